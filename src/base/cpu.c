@@ -1,0 +1,43 @@
+/* cpu.c - processor features and count. */
+#include "base/cpu.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static struct k3_cpu features;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void detect(void)
+{
+#if defined(__x86_64__)
+    /* __builtin_cpu_supports also asks the operating system whether it saves the wide registers. */
+    __builtin_cpu_init();
+    features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    features.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi") &&
+                      __builtin_cpu_supports("avx512bitalg");
+
+    unsigned a, b, c, d;
+    if (__get_cpuid(1, &a, &b, &c, &d)) features.avx2 = features.avx2 && (c & bit_F16C);
+    if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) features.avxvnni = features.avx2 && (a & 1u << 4);
+#endif
+}
+
+const struct k3_cpu *k3_cpu_features(void)
+{
+    pthread_once(&once, detect);
+    return &features;
+}
+
+int k3_cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}

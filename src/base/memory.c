@@ -1,0 +1,15 @@
+/* memory.c - large aligned buffers. */
+#include "base/memory.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *k3_buffer_alloc(size_t n, size_t size)
+{
+    if (size && n > (SIZE_MAX / 2) / size) return NULL;
+    size_t bytes = (n * size + K3_BUFFER_PAD + 63) / 64 * 64;
+    void *buffer = aligned_alloc(64, bytes);
+    if (buffer) memset(buffer, 0, bytes);
+    return buffer;
+}
