@@ -56,6 +56,226 @@ void k3_set_log(k3_log_fn fn, void *ctx);
  * Returning false cancels the work: it ends with K3_ERR_CANCELLED and leaves a valid state. */
 typedef bool (*k3_progress_fn)(void *ctx, const char *what, uint64_t done, uint64_t total);
 
+/* ---- models ------------------------------------------------------------------------------------------------- */
+
+/* Weights and the threads that compute with them. */
+struct k3_model;
+
+struct k3_model_options {
+    int threads; /* 0: one per processor the process may use. Never changes results */
+    bool exact;  /* reference arithmetic: activations and cache in f32. Slower; the default rounds activations to 8
+                    bits where the weights are quantised, and the MLA cache to f16 */
+    k3_progress_fn progress; /* of loading, in bytes; may be NULL */
+    void *progress_ctx;
+};
+
+/* Opens a GGUF file, or a split set by any of its shards, checks it and reads the dense weights.
+ * `options` may be NULL: all defaults. */
+k3_status k3_model_open(const char *path, const struct k3_model_options *options, struct k3_model **model,
+                        struct k3_error *err);
+
+/* All sessions on the model must have been freed before. */
+void k3_model_close(struct k3_model *model);
+
+struct k3_model_info {
+    uint32_t n_layers, n_embd, n_vocab;
+    uint32_t n_experts, top_k; /* experts in a MoE layer; how many a token uses */
+    uint32_t context_length;   /* tokens the model was made for; 0: the file does not say */
+    int threads;               /* that compute */
+    uint64_t file_bytes;       /* all shards */
+    uint64_t dense_bytes;      /* read into memory */
+    uint64_t expert_bytes;     /* all experts, on disk */
+    uint64_t session_bytes;    /* state of a session without any token */
+    uint64_t token_bytes;      /* of cache for each token of a session */
+};
+
+void k3_model_get_info(const struct k3_model *model, struct k3_model_info *info);
+
+/* ---- sessions ----------------------------------------------------------------------------------------------- */
+
+/* One sequence of tokens and the model's state after it. */
+struct k3_session;
+
+struct k3_session_options {
+    uint32_t context;         /* most tokens it may hold; 0: the model's context_length, or no limit if that is 0 */
+    uint32_t batch;           /* most tokens computed together; 0: chosen. */
+    uint32_t max_checkpoints; /* kept by k3_session_checkpoint; 0: four */
+};
+
+/* `options` may be NULL. */
+k3_status k3_session_create(struct k3_model *model, const struct k3_session_options *options,
+                            struct k3_session **session, struct k3_error *err);
+void k3_session_free(struct k3_session *session);
+
+/* Called after each batch of k3_session_feed, in tokens. NULL: none. */
+void k3_session_set_progress(struct k3_session *session, k3_progress_fn progress, void *ctx);
+
+/* Appends n tokens and computes the logits of some of them: logits[i] is row i of [n_rows][n_vocab] f32, before
+ * softmax, the prediction of what follows token rows[i]. `rows` holds ascending indices into `tokens`; NULL means the
+ * last n_rows tokens. n_rows may be 0 and `logits` NULL then.
+ * K3_ERR_FULL when the context has no room for all n: nothing is fed. On any other error, and when cancelled, the
+ * session holds the batches that were done: see k3_session_length. */
+k3_status k3_session_feed(struct k3_session *session, const int32_t *tokens, size_t n, const uint32_t *rows,
+                          size_t n_rows, float *logits, struct k3_error *err);
+
+/* The tokens fed so far; valid until the next call with this session. */
+const int32_t *k3_session_tokens(const struct k3_session *session);
+size_t k3_session_length(const struct k3_session *session);
+
+/* Forgets all tokens and checkpoints. */
+void k3_session_reset(struct k3_session *session);
+
+/* Remembers the state here, so that k3_session_resume can come back to it. The recurrent state of KDA cannot be cut
+ * back, it can only be kept. The oldest checkpoint goes when there are more than max_checkpoints. */
+k3_status k3_session_checkpoint(struct k3_session *session, struct k3_error *err);
+
+/* Takes the session back to the longest prefix of `tokens` that it can still stand on (its current end or a
+ * checkpoint) and says how long that is: 0 .. n-1. Feed tokens[*kept .. n-1] next; the result is that of feeding all
+ * of them to a new session, batches divided in the same places. */
+k3_status k3_session_resume(struct k3_session *session, const int32_t *tokens, size_t n, size_t *kept,
+                            struct k3_error *err);
+
+/* A copy of the whole state in memory. */
+struct k3_snapshot;
+
+k3_status k3_session_snapshot(const struct k3_session *session, struct k3_snapshot **snapshot, struct k3_error *err);
+void k3_snapshot_free(struct k3_snapshot *snapshot);
+uint64_t k3_snapshot_bytes(const struct k3_snapshot *snapshot);
+
+/* Makes any session of the same model what the snapshot's session was; checkpoints are forgotten. */
+k3_status k3_session_restore(struct k3_session *session, const struct k3_snapshot *snapshot, struct k3_error *err);
+
+struct k3_stats {
+    uint64_t prefill_tokens, decode_tokens; /* fed two or more at a time; fed one at a time */
+    double prefill_seconds, decode_seconds;
+    uint64_t dense_bytes;     /* of dense weights read from memory */
+    uint64_t expert_bytes;    /* of expert weights used */
+    uint64_t expert_requests; /* experts used */
+};
+
+void k3_session_get_stats(const struct k3_session *session, struct k3_stats *stats);
+
+/* ---- sampling ----------------------------------------------------------------------------------------------- */
+
+/* Zero-initialised it is greedy. Steps apply in this order: repetition penalty, top-k, temperature, top-p, min-p. */
+struct k3_sampling {
+    float temperature;        /* 0: greedy */
+    uint32_t top_k;           /* keep the k best; 0: all */
+    float top_p;              /* keep the best until their probabilities sum to this; 0 or 1: all */
+    float min_p;              /* keep those at least this times as probable as the best; 0: all */
+    float repetition_penalty; /* logits of the last tokens are divided (if positive) or multiplied by it; 0 or 1: off */
+    uint32_t penalty_window;  /* how many last tokens; 0: 64 */
+    uint64_t seed;            /* the same seed, options and logits give the same tokens on any machine */
+};
+
+struct k3_sampler;
+
+/* K3_ERR_ARGUMENT when an option is out of range (NaN and negative values are). */
+k3_status k3_sampler_create(const struct k3_sampling *options, uint32_t n_vocab, struct k3_sampler **sampler,
+                            struct k3_error *err);
+void k3_sampler_free(struct k3_sampler *sampler);
+
+/* Tells the repetition penalty what came before. */
+void k3_sampler_accept(struct k3_sampler *sampler, int32_t token);
+
+/* Chooses the next token from a row of n_vocab logits. It is not accepted by that. */
+int32_t k3_sampler_pick(struct k3_sampler *sampler, const float *logits);
+
+/* ---- text --------------------------------------------------------------------------------------------------- */
+
+struct k3_tokenizer;
+
+/* Reads the tokenizer of a GGUF file (any shard of a set); weights are not touched. */
+k3_status k3_tokenizer_open(const char *path, struct k3_tokenizer **tokenizer, struct k3_error *err);
+void k3_tokenizer_close(struct k3_tokenizer *tokenizer);
+
+uint32_t k3_tokenizer_size(const struct k3_tokenizer *tokenizer); /* ids, control tokens included */
+
+/* The bytes a token stands for, or the name of a control token; *n is their number. NULL if there is no such id. */
+const char *k3_token_text(const struct k3_tokenizer *tokenizer, int32_t id, size_t *n);
+bool k3_token_is_control(const struct k3_tokenizer *tokenizer, int32_t id);
+
+/* The id of a control token by its name, or -1. */
+int32_t k3_token_find(const struct k3_tokenizer *tokenizer, const char *name);
+
+/* Whether generation ends at this token: end of message, end of document, and the file's own eos. */
+bool k3_token_is_stop(const struct k3_tokenizer *tokenizer, int32_t id);
+
+/* A growing list. Zero-initialise before first use. */
+struct k3_tokens {
+    int32_t *ids; /* owned */
+    size_t n, capacity;
+};
+
+void k3_tokens_free(struct k3_tokens *tokens);
+
+/* Appends the tokens of n bytes of text. Names of control tokens become control tokens only if `special`; otherwise
+ * they are ordinary text, as text from users must be. Invalid UTF-8 is read as U+FFFD. */
+k3_status k3_tokenize(const struct k3_tokenizer *tokenizer, const char *text, size_t n, bool special,
+                      struct k3_tokens *tokens, struct k3_error *err);
+
+/* Turns a stream of tokens into a stream of UTF-8 text that is whole after every call: a character whose bytes are
+ * spread over tokens is held until it is complete, bytes that are not UTF-8 become U+FFFD. */
+struct k3_detokenizer;
+
+/* `control`: write the names of control tokens; otherwise they give no text. */
+k3_status k3_detokenizer_create(const struct k3_tokenizer *tokenizer, bool control, struct k3_detokenizer **out,
+                                struct k3_error *err);
+void k3_detokenizer_free(struct k3_detokenizer *detokenizer);
+
+/* The text that the token completes, possibly empty, and its length; valid until the next call. */
+const char *k3_detokenize(struct k3_detokenizer *detokenizer, int32_t id, size_t *n);
+
+/* What is still held, as U+FFFD; the detokenizer can be used again. */
+const char *k3_detokenize_end(struct k3_detokenizer *detokenizer, size_t *n);
+
+/* ---- chat --------------------------------------------------------------------------------------------------- */
+
+struct k3_chat_options {
+    bool no_thinking;   /* start in the response channel */
+    const char *effort; /* "low", "high" or "max"; NULL: "max". Unused without thinking */
+    const char *tools;  /* JSON array of tool declarations, or NULL */
+};
+
+/* Appends the tokens of a conversation of one user turn, up to where the model answers. The user's text cannot forge
+ * control tokens. `options` may be NULL. */
+k3_status k3_chat_prompt(const struct k3_tokenizer *tokenizer, const char *user, size_t n,
+                         const struct k3_chat_options *options, struct k3_tokens *tokens, struct k3_error *err);
+
+enum k3_chat_kind {
+    K3_CHAT_THINK,        /* text of the think channel */
+    K3_CHAT_RESPONSE,     /* text of the response channel */
+    K3_CHAT_CALL,         /* a tool call begins; text: the tool's name */
+    K3_CHAT_ARGUMENT,     /* an argument begins; text: its key, type: its JSON type ("" if the model gave none) */
+    K3_CHAT_VALUE,        /* text of that argument's value, raw */
+    K3_CHAT_JSON,         /* text of a call's arguments given as one JSON text */
+    K3_CHAT_CALL_END,     /* the tool call is complete; no text */
+    K3_CHAT_MESSAGE_END,  /* the answer is complete; no text */
+};
+
+struct k3_chat_event {
+    enum k3_chat_kind kind;
+    const char *text; /* whole UTF-8 characters, not terminated; valid during the call */
+    size_t n;
+    const char *type; /* of K3_CHAT_ARGUMENT */
+};
+
+typedef void (*k3_chat_fn)(void *ctx, const struct k3_chat_event *event);
+
+/* Splits what the model writes into its channels. Only control token ids delimit, so text cannot forge a marker and
+ * no marker leaks into text. */
+struct k3_chat_parser;
+
+k3_status k3_chat_parser_create(const struct k3_tokenizer *tokenizer, bool no_thinking, k3_chat_fn fn, void *ctx,
+                                struct k3_chat_parser **parser, struct k3_error *err);
+void k3_chat_parser_free(struct k3_chat_parser *parser);
+
+/* Events happen during these calls. Tokens after the end of the message are ignored. */
+void k3_chat_parse(struct k3_chat_parser *parser, int32_t id);
+
+/* The model stopped: what is held is flushed and open channels are closed. */
+void k3_chat_parse_end(struct k3_chat_parser *parser);
+
 #ifdef __cplusplus
 }
 #endif
