@@ -98,7 +98,7 @@ struct k3_session;
 
 struct k3_session_options {
     uint32_t context;         /* most tokens it may hold; 0: the model's context_length, or no limit if that is 0 */
-    uint32_t batch;           /* most tokens computed together; 0: chosen. */
+    uint32_t batch;           /* most tokens computed together; 0: chosen. At most 512 */
     uint32_t max_checkpoints; /* kept by k3_session_checkpoint; 0: four */
 };
 
@@ -113,8 +113,8 @@ void k3_session_set_progress(struct k3_session *session, k3_progress_fn progress
 /* Appends n tokens and computes the logits of some of them: logits[i] is row i of [n_rows][n_vocab] f32, before
  * softmax, the prediction of what follows token rows[i]. `rows` holds ascending indices into `tokens`; NULL means the
  * last n_rows tokens. n_rows may be 0 and `logits` NULL then.
- * K3_ERR_FULL when the context has no room for all n: nothing is fed. On any other error, and when cancelled, the
- * session holds the batches that were done: see k3_session_length. */
+ * K3_ERR_FULL when the context has no room for all n: nothing is fed. When cancelled, the session holds the batches that
+ * were done: see k3_session_length. When reading or computing fails it is empty again. */
 k3_status k3_session_feed(struct k3_session *session, const int32_t *tokens, size_t n, const uint32_t *rows,
                           size_t n_rows, float *logits, struct k3_error *err);
 

@@ -48,7 +48,8 @@ k3_status k3_fail_errno(struct k3_error *err, int errnum, const char *format, ..
 
 k3_status k3_fail_memory(struct k3_error *err, const char *what, uint64_t bytes)
 {
-    return k3_fail(err, K3_ERR_MEMORY, "not enough memory for %s (%llu bytes)", what, (unsigned long long)bytes);
+    return k3_fail(err, K3_ERR_MEMORY, "not enough memory for %s (%llu bytes)", what,
+                   (unsigned long long)bytes);
 }
 
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -5,7 +5,8 @@
 #include <k3/k3.h>
 
 /* Fills `err` (which may be NULL) and returns `status`, so that a function can `return k3_fail(...)`.
- * A message that is too long is cut and ends in "...". Control characters that come from files are replaced by '?'. */
+ * A message that is too long is cut and ends in "...". Control characters that come from files are replaced
+ * by '?'. */
 k3_status k3_fail(struct k3_error *err, k3_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

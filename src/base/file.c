@@ -31,7 +31,8 @@ k3_status k3_file_open(const char *path, struct k3_file *file, struct k3_error *
     }
     if (!S_ISREG(st.st_mode)) {
         close(fd);
-        return k3_fail(err, K3_ERR_IO, "%s: is %s, not a file", path, S_ISDIR(st.st_mode) ? "a folder" : "a device or pipe");
+        return k3_fail(err, K3_ERR_IO, "%s: is %s, not a file", path,
+                       S_ISDIR(st.st_mode) ? "a folder" : "a device or pipe");
     }
     char *copy = strdup(path);
     if (!copy) {
@@ -44,18 +45,20 @@ k3_status k3_file_open(const char *path, struct k3_file *file, struct k3_error *
     return K3_OK;
 }
 
-k3_status k3_file_read(const struct k3_file *file, uint64_t offset, void *buffer, size_t n, struct k3_error *err)
+k3_status k3_file_read(const struct k3_file *file, uint64_t offset, void *buffer, size_t n,
+                       struct k3_error *err)
 {
     unsigned char *to = buffer;
     while (n) {
         ssize_t got = pread(file->fd, to, n < READ_MAX ? n : READ_MAX, (off_t)offset);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return k3_fail_errno(err, errno, "%s: reading %zu bytes at %llu failed", k3_file_name(file->path), n,
-                                 (unsigned long long)offset);
+            return k3_fail_errno(err, errno, "%s: reading %zu bytes at %llu failed", k3_file_name(file->path),
+                                 n, (unsigned long long)offset);
         if (got == 0)
-            return k3_fail(err, K3_ERR_IO, "%s: ends at byte %llu although it was %llu bytes long when it was opened",
-                           k3_file_name(file->path), (unsigned long long)offset, (unsigned long long)file->size);
+            return k3_fail(
+                err, K3_ERR_IO, "%s: ends at byte %llu although it was %llu bytes long when it was opened",
+                k3_file_name(file->path), (unsigned long long)offset, (unsigned long long)file->size);
         to += got;
         offset += (uint64_t)got;
         n -= (size_t)got;

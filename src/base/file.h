@@ -15,7 +15,8 @@ k3_status k3_file_open(const char *path, struct k3_file *file, struct k3_error *
 
 /* Reads exactly n bytes at `offset`, whatever interruptions and short reads there are.
  * An end of file before that is K3_ERR_IO: the file shrank after it was opened. */
-k3_status k3_file_read(const struct k3_file *file, uint64_t offset, void *buffer, size_t n, struct k3_error *err);
+k3_status k3_file_read(const struct k3_file *file, uint64_t offset, void *buffer, size_t n,
+                       struct k3_error *err);
 
 /* Accepts a file that is closed already, if it was zeroed or opened once. */
 void k3_file_close(struct k3_file *file);

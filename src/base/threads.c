@@ -1,7 +1,8 @@
 /* threads.c - a pool whose threads sleep between pieces of work and take items from a shared counter.
  *
- * A run is announced by raising `generation` under `lock`. Every worker that sees a new generation takes pieces until
- * none is left and then reports itself done; the caller works too, and waits for the workers last. */
+ * A run is announced by raising `generation` under `lock`. Every worker that sees a new generation takes
+ * pieces until none is left and then reports itself done; the caller works too, and waits for the workers
+ * last. */
 #include "base/threads.h"
 
 #include "base/cpu.h"
@@ -71,8 +72,9 @@ static void *worker_main(void *arg)
 k3_status k3_pool_create(int n_threads, struct k3_pool **out, struct k3_error *err)
 {
     if (n_threads < 0 || n_threads > MAX_THREADS)
-        return k3_fail(err, K3_ERR_ARGUMENT, "%d threads asked for; 1 to %d are possible (0: one per processor)",
-                       n_threads, MAX_THREADS);
+        return k3_fail(err, K3_ERR_ARGUMENT,
+                       "%d threads asked for; 1 to %d are possible (0: one per processor)", n_threads,
+                       MAX_THREADS);
     if (n_threads == 0) n_threads = k3_cpu_count();
 
     struct k3_pool *pool = calloc(1, sizeof *pool);
@@ -84,7 +86,8 @@ k3_status k3_pool_create(int n_threads, struct k3_pool **out, struct k3_error *e
 
     k3_status status = K3_OK;
     pool->workers = calloc((size_t)n_threads, sizeof *pool->workers);
-    if (!pool->workers) status = k3_fail_memory(err, "the thread pool", (uint64_t)n_threads * sizeof *pool->workers);
+    if (!pool->workers)
+        status = k3_fail_memory(err, "the thread pool", (uint64_t)n_threads * sizeof *pool->workers);
     for (int i = 1; status == K3_OK && i < n_threads; i++) {
         struct worker *worker = &pool->workers[i - 1];
         worker->pool = pool;

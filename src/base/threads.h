@@ -1,7 +1,8 @@
 /* threads.h - the one pool of threads that computes.
  *
- * Work is a number of independent items. Which thread does an item is not fixed, so an item must not depend on it:
- * it writes results of its own and sums in an order of its own. Then results are the same for any number of threads. */
+ * Work is a number of independent items. Which thread does an item is not fixed, so an item must not depend
+ * on it: it writes results of its own and sums in an order of its own. Then results are the same for any
+ * number of threads. */
 #ifndef K3_BASE_THREADS_H
 #define K3_BASE_THREADS_H
 
@@ -19,7 +20,8 @@ int k3_pool_threads(const struct k3_pool *pool);
 typedef void (*k3_work_fn)(void *ctx, size_t begin, size_t end, int thread);
 
 /* Runs fn over items 0 .. n_items-1 in pieces of at most `grain` items and returns when all are done.
- * One caller at a time; no work within work. When one thread does it all, it may get all items in one piece. */
+ * One caller at a time; no work within work. When one thread does it all, it may get all items in one piece.
+ */
 void k3_pool_run(struct k3_pool *pool, k3_work_fn fn, void *ctx, size_t n_items, size_t grain);
 
 #endif

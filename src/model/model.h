@@ -7,8 +7,11 @@
 
 #include "gguf/gguf.h"
 
-#define K3_MAX_LAYERS 1024
-#define K3_MAX_TOP_K  64
+/* Larger files are refused: fixed arrays have these sizes. K3 has 93, 8, 16 and 128. */
+#define K3_MAX_LAYERS  1024
+#define K3_MAX_BANK    64 /* banked streams of AttnRes: layers / res_block, rounded up */
+#define K3_MAX_TOP_K   64
+#define K3_MAX_KDA_DIM 256
 
 struct k3_hparams {
     uint32_t n_layers;       /* L */
@@ -17,12 +20,12 @@ struct k3_hparams {
     uint32_t context_length; /* tokens the model was made for; 0 when the file does not say */
     uint32_t n_heads;        /* H, of KDA and MLA alike */
     float eps;               /* of all RMS norms */
-    float eps_lora;          /* of attn_q_a_norm and attn_kv_a_norm: kept apart, see architecture.md section 3 */
+    float eps_lora; /* of attn_q_a_norm and attn_kv_a_norm: kept apart, see architecture.md section 3 */
 
-    uint32_t kda_dim;    /* dk: width of a KDA head's keys and values */
-    uint32_t conv_taps;  /* W */
-    bool bounded_gate;   /* false: the softplus gate of architecture.md section 5 */
-    float gate_floor;    /* glb, when bounded */
+    uint32_t kda_dim;   /* dk: width of a KDA head's keys and values */
+    uint32_t conv_taps; /* W */
+    bool bounded_gate;  /* false: the softplus gate of architecture.md section 5 */
+    float gate_floor;   /* glb, when bounded */
 
     uint32_t q_rank;  /* Rq; 0: no attn_q_a, one full attn_q */
     uint32_t kv_rank; /* Rk */
@@ -43,8 +46,8 @@ struct k3_hparams {
     float situ_beta;        /* b1 */
     float situ_linear_beta; /* b2; 0: the up branch passes unchanged */
 
-    uint32_t res_block;           /* B; 0: plain residual stream */
-    bool is_mla[K3_MAX_LAYERS];   /* else KDA */
+    uint32_t res_block;         /* B; 0: plain residual stream */
+    bool is_mla[K3_MAX_LAYERS]; /* else KDA */
 };
 
 /* The roles of tensors. Comments give the GGUF name and shape, ne order. */
@@ -125,7 +128,8 @@ const struct k3_gguf_tensor *k3_plan_tensor(const struct k3_plan *plan, uint32_t
 /* The GGUF name of a role, "blk.%u." and suffix left out: "attn_norm". */
 const char *k3_role_name(enum k3_role role);
 
-/* Checks the values of an f32 vector just read from `tensor`: all finite, a norm not all zero, ssm_a of one sign. */
+/* Checks the values of an f32 vector just read from `tensor`: all finite, a norm not all zero, ssm_a of one
+ * sign. */
 k3_status k3_check_values(const struct k3_plan *plan, const struct k3_gguf_tensor *tensor, enum k3_role role,
                           const float *values, size_t n, struct k3_error *err);
 

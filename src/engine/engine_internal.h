@@ -1,0 +1,51 @@
+/* engine_internal.h - the model and session objects, as the files of this room see them. */
+#ifndef K3_ENGINE_INTERNAL_H
+#define K3_ENGINE_INTERNAL_H
+
+#include "model/device.h"
+#include "ops/experts.h"
+#include "store/store.h"
+
+#include <pthread.h>
+
+/* Tokens that are computed together at most. Larger batches read each expert for more tokens, but their
+ * activations take memory: at K3's size about 1.5 MB a token. */
+#define K3_MAX_BATCH 512
+
+struct k3_model {
+    struct k3_plan *plan;
+    struct k3_pool *pool;
+    struct k3_device *device;
+    struct k3_store *store;
+    struct k3_experts experts;
+    struct k3_model_info info;
+    pthread_mutex_t
+        lock; /* held while a batch is computed: device, experts, store and pool serve one at a time */
+};
+
+struct k3_checkpoint {
+    size_t n_tokens;
+    struct k3_saved_state *saved; /* without cache: its rows are still in the session's state */
+};
+
+struct k3_session {
+    struct k3_model *model;
+    struct k3_state *state;
+    int32_t *tokens; /* those in the state, [n_tokens] of [capacity] */
+    size_t n_tokens, capacity;
+    size_t max_tokens; /* the context; SIZE_MAX: no limit */
+    size_t batch;
+    struct k3_checkpoint *checkpoints; /* ascending n_tokens; [n_checkpoints] of [max_checkpoints] */
+    size_t n_checkpoints, max_checkpoints;
+    struct k3_stats stats;
+    k3_progress_fn progress;
+    void *progress_ctx;
+};
+
+/* Computes a batch of n <= K3_MAX_BATCH tokens after `position` others, and the logits of rows[0 .. n_rows-1]
+ * of it. The state has room. On an error the state is broken: the session must go back to where it was or to
+ * nothing. */
+k3_status k3_walk(struct k3_session *session, const int32_t *tokens, size_t n, const uint32_t *rows,
+                  size_t n_rows, float *logits, struct k3_error *err);
+
+#endif

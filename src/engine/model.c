@@ -1,0 +1,70 @@
+/* model.c - opens a model: plan, threads, device, store. */
+#include "engine/engine_internal.h"
+
+#include "ops/cpu_device.h"
+
+#include <stdlib.h>
+
+static void fill_info(struct k3_model *model)
+{
+    const struct k3_hparams *hp = &model->plan->hp;
+    struct k3_model_info *info = &model->info;
+    *info = (struct k3_model_info){
+        .n_layers = hp->n_layers,
+        .n_embd = hp->n_embd,
+        .n_vocab = hp->n_vocab,
+        .n_experts = hp->n_experts,
+        .top_k = hp->top_k,
+        .context_length = hp->context_length,
+        .threads = k3_pool_threads(model->pool),
+        .file_bytes = model->plan->gguf->bytes,
+        .expert_bytes = k3_store_bytes(model->store),
+    };
+    k3_cpu_device_sizes(model->device, &info->dense_bytes, &info->session_bytes, &info->token_bytes);
+}
+
+k3_status k3_model_open(const char *path, const struct k3_model_options *options, struct k3_model **out,
+                        struct k3_error *err)
+{
+    static const struct k3_model_options defaults;
+    if (!path || !out)
+        return k3_fail(err, K3_ERR_ARGUMENT, "k3_model_open needs a path and a place for the model");
+    if (!options) options = &defaults;
+
+    struct k3_model *model = calloc(1, sizeof *model);
+    if (!model) return k3_fail_memory(err, "a model", sizeof *model);
+    pthread_mutex_init(&model->lock, NULL);
+    struct k3_cpu_options cpu = {options->exact, K3_MAX_BATCH, options->progress, options->progress_ctx};
+
+    k3_status status = k3_pool_create(options->threads, &model->pool, err);
+    if (status == K3_OK) status = k3_plan_open(path, &model->plan, err);
+    if (status == K3_OK) status = k3_store_open(model->plan, &model->store, err);
+    if (status == K3_OK) status = k3_cpu_device_create(model->plan, model->pool, &cpu, &model->device, err);
+    if (status == K3_OK)
+        status = k3_experts_create(&model->experts, k3_cpu_device_compute(model->device), &model->plan->hp,
+                                   K3_MAX_BATCH, err);
+    if (status != K3_OK) {
+        k3_model_close(model);
+        return status;
+    }
+    fill_info(model);
+    *out = model;
+    return K3_OK;
+}
+
+void k3_model_close(struct k3_model *model)
+{
+    if (!model) return;
+    k3_experts_destroy(&model->experts);
+    if (model->device) model->device->ops->free(model->device);
+    k3_store_close(model->store);
+    k3_plan_close(model->plan);
+    k3_pool_free(model->pool);
+    pthread_mutex_destroy(&model->lock);
+    free(model);
+}
+
+void k3_model_get_info(const struct k3_model *model, struct k3_model_info *info)
+{
+    *info = model->info;
+}

@@ -1,0 +1,78 @@
+/* device.h - what the scheduler asks of a device.
+ *
+ * A device owns the dense weights, the state of sequences and the activations of the batch it works on, and
+ * offers the operations of a K3, not a graph of small ones. The scheduler (engine/walk.c) walks the layers:
+ *
+ *     begin                            token rows -> residual stream p, empty bank
+ *     per layer: attention             mix, norm, KDA or MLA, residual
+ *                dense_ffn             mix, norm, FFN, residual                     (dense layers)
+ *             or route, join           mix, norm, router, latent input | experts' sum -> residual   (MoE
+ * layers) logits                           mix, norm, head, for wanted rows
+ *
+ * Between route and join the experts are computed elsewhere, from the store. Steps: architecture.md
+ * section 2. */
+#ifndef K3_MODEL_DEVICE_H
+#define K3_MODEL_DEVICE_H
+
+#include "model/model.h"
+
+/* Shows intermediate values to tests and tools: n_rows rows of `width` values, the first one being row `row`
+ * of its kind. `layer` is -1 where there is none. Called by one thread at a time. */
+struct k3_tap {
+    void (*fn)(void *ctx, const char *name, int layer, size_t row, const float *values, size_t n_rows,
+               size_t width);
+    void *ctx;
+};
+
+/* What a device keeps of one sequence: KDA state, convolution history and MLA cache. */
+struct k3_state;
+
+/* A copy of a state. */
+struct k3_saved_state;
+
+/* What route found for a batch of n tokens; valid until the next begin. */
+struct k3_routing {
+    const uint32_t *ids;  /* [n][top_k] experts, best selection score first */
+    const float *weights; /* [n][top_k], as they multiply the experts' outputs */
+    const float *latent;  /* [n][Z] input of the experts */
+};
+
+struct k3_device {
+    const struct k3_device_ops *ops;
+};
+
+struct k3_device_ops {
+    void (*free)(struct k3_device *dev);
+
+    /* An empty sequence. */
+    k3_status (*state_create)(struct k3_device *dev, struct k3_state **state, struct k3_error *err);
+    void (*state_free)(struct k3_state *state);
+    void (*state_reset)(struct k3_state *state);
+
+    /* Makes room for the cache of n_tokens in all. What is cached stays. */
+    k3_status (*state_reserve)(struct k3_state *state, size_t n_tokens, struct k3_error *err);
+
+    /* Copies the state after n_tokens; with `cache` the MLA cache too. Without it the copy can only be loaded
+     * into the state it came from, as long as that one's first n_tokens are the same. */
+    k3_status (*state_save)(const struct k3_state *state, size_t n_tokens, bool cache,
+                            struct k3_saved_state **saved, struct k3_error *err);
+    k3_status (*state_load)(struct k3_state *state, const struct k3_saved_state *saved, struct k3_error *err);
+    void (*saved_free)(struct k3_saved_state *saved);
+    uint64_t (*saved_bytes)(const struct k3_saved_state *saved);
+
+    /* The batch: n tokens (at most the batch size the device was made for) that follow `position` earlier
+     * ones. The state must have room for position + n. */
+    void (*begin)(struct k3_device *dev, struct k3_state *state, const int32_t *tokens, size_t n,
+                  size_t position);
+    void (*attention)(struct k3_device *dev, uint32_t layer);
+    void (*dense_ffn)(struct k3_device *dev, uint32_t layer);
+    struct k3_routing (*route)(struct k3_device *dev, uint32_t layer);
+
+    /* sum: [n][Z], the weighted sum of the experts' outputs; overwritten. */
+    void (*join)(struct k3_device *dev, uint32_t layer, float *sum);
+
+    /* logits: [n_rows][V], of the batch's tokens rows[0 .. n_rows-1]. */
+    void (*logits)(struct k3_device *dev, const uint32_t *rows, size_t n_rows, float *logits);
+};
+
+#endif

@@ -1,0 +1,118 @@
+/* cpu_attention.c - one KDA or MLA sublayer for the current batch: from its normed input to its output. */
+#include "ops/cpu_internal.h"
+
+#include "ops/ffn.h"
+#include "ops/kda.h"
+#include "ops/mla.h"
+#include "ops/vmath.h"
+
+#include <string.h>
+
+static const float *vector(const struct k3_cpu_device *dev, uint32_t layer, enum k3_role role)
+{
+    return (const float *)dev->weights.layers[layer][role].data;
+}
+
+/* Projects x, runs the convolution over it and the rows kept from the batch before, and keeps the last rows
+ * for the batch after. history: [W-1][width]. */
+static void project_and_convolve(struct k3_cpu_device *dev, uint32_t layer, enum k3_role projection,
+                                 enum k3_role taps, float *history, float *u)
+{
+    struct k3_compute *c = &dev->compute;
+    size_t n_taps = dev->hp->conv_taps, width = (size_t)dev->hp->n_heads * dev->hp->kda_dim;
+    size_t kept = (n_taps - 1) * width;
+    float *z = dev->scratch.wide[0];
+    memcpy(z, history, kept * sizeof *z);
+    k3_matmul(c, &dev->weights.layers[layer][projection], dev->scratch.x, dev->n, z + kept);
+    k3_kda_conv(c, z, vector(dev, layer, taps), n_taps, dev->n, width, u);
+    memcpy(history, z + dev->n * width, kept * sizeof *z);
+}
+
+static void exp_all(void *ctx, size_t begin, size_t end, int thread)
+{
+    float *x = ctx;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) x[i] = k3_expf(x[i]);
+}
+
+/* architecture.md section 5, steps 1 to 9 */
+void k3_cpu_kda(struct k3_cpu_device *dev, uint32_t layer, float *out)
+{
+    struct k3_compute *c = &dev->compute;
+    const struct k3_hparams *hp = dev->hp;
+    struct k3_matrix *w = dev->weights.layers[layer];
+    size_t n = dev->n, heads = hp->n_heads, dim = hp->kda_dim, wide = heads * dim;
+    float *x = dev->scratch.x, *beta = dev->scratch.beta, *low = dev->scratch.low;
+    float *q = dev->scratch.wide[1], *k = dev->scratch.wide[2], *v = dev->scratch.wide[3];
+    float *alpha = dev->scratch.wide[4], *o = dev->scratch.wide[5], *gate = dev->scratch.wide[6];
+    float *state = k3_cpu_kda_state(dev->state, layer), *history = state + wide * dim;
+    size_t kept = (hp->conv_taps - 1) * wide;
+
+    project_and_convolve(dev, layer, K3_KDA_Q, K3_KDA_CONV_Q, history, q);
+    project_and_convolve(dev, layer, K3_KDA_K, K3_KDA_CONV_K, history + kept, k);
+    project_and_convolve(dev, layer, K3_KDA_V, K3_KDA_CONV_V, history + 2 * kept, v);
+    k3_show(c, "kda_q_conv", (int)layer, 0, q, n, wide);
+    k3_show(c, "kda_k_conv", (int)layer, 0, k, n, wide);
+    k3_show(c, "kda_v_conv", (int)layer, 0, v, n, wide);
+    k3_kda_normalise(c, q, n, heads, dim, 1.0f / sqrtf((float)dim));
+    k3_kda_normalise(c, k, n, heads, dim, 1.0f);
+
+    k3_matmul(c, &w[K3_KDA_F_A], x, n, low);
+    k3_matmul(c, &w[K3_KDA_F_B], low, n, alpha);
+    k3_kda_gate(c, alpha, vector(dev, layer, K3_KDA_A), vector(dev, layer, K3_KDA_DT), hp->bounded_gate,
+                hp->gate_floor, n, heads, dim);
+    k3_show(c, "kda_g1", (int)layer, 0, alpha, n, wide);
+    k3_pool_run(c->pool, exp_all, alpha, n * wide, 4096);
+
+    k3_matmul(c, &w[K3_KDA_BETA], x, n, beta);
+    for (size_t i = 0; i < n * heads; i++) beta[i] = k3_sigmoid(beta[i]);
+    k3_show(c, "kda_beta", (int)layer, 0, beta, n, heads);
+
+    k3_kda_recur(c, q, k, v, alpha, beta, n, heads, dim, state, o);
+    k3_show(c, "kda_state", (int)layer, 0, state, heads * dim, dim);
+    k3_show(c, "kda_scan_out", (int)layer, 0, o, n, wide);
+
+    k3_rms_norm(c, o, vector(dev, layer, K3_KDA_NORM), hp->eps, n * heads, dim, o);
+    k3_show(c, "kda_normed", (int)layer, 0, o, n, wide);
+    k3_matmul(c, &w[K3_KDA_GATE], x, n, gate);
+    k3_show(c, "kda_g2", (int)layer, 0, gate, n, wide);
+    k3_gate(c, o, gate, n * wide);
+    k3_matmul(c, &w[K3_ATTN_OUTPUT], o, n, out);
+    k3_show(c, "kda_out", (int)layer, 0, out, n, hp->n_embd);
+}
+
+/* architecture.md section 6 */
+void k3_cpu_mla(struct k3_cpu_device *dev, uint32_t layer, float *out)
+{
+    struct k3_compute *c = &dev->compute;
+    const struct k3_hparams *hp = dev->hp;
+    struct k3_matrix *w = dev->weights.layers[layer];
+    size_t n = dev->n, width = hp->kv_rank + hp->pe_dim, wide = (size_t)hp->n_heads * hp->v_dim;
+    float *x = dev->scratch.x, *low = dev->scratch.low;
+    float *q = dev->scratch.wide[1], *o = dev->scratch.wide[2], *gate = dev->scratch.wide[3];
+    void *cache = dev->state->caches[layer];
+
+    if (hp->q_rank) {
+        k3_matmul(c, &w[K3_MLA_Q_A], x, n, low);
+        k3_rms_norm(c, low, vector(dev, layer, K3_MLA_Q_A_NORM), hp->eps_lora, n, hp->q_rank, low);
+        k3_matmul(c, &w[K3_MLA_Q_B], low, n, q);
+    } else {
+        k3_matmul(c, &w[K3_MLA_Q], x, n, q);
+    }
+    k3_matmul(c, &w[K3_MLA_KV_A], x, n, low);
+    for (size_t t = 0; t < n; t++)
+        k3_rms_norm_row(c, low + t * width, vector(dev, layer, K3_MLA_KV_A_NORM), hp->eps_lora, hp->kv_rank,
+                        low + t * width);
+    k3_mla_store(cache, !dev->exact, dev->position, low, n, width);
+
+    struct k3_mla mla = {hp->n_heads,   hp->qk_dim,    hp->pe_dim,  hp->v_dim, hp->kv_rank,
+                         w[K3_MLA_K_B], w[K3_MLA_V_B], !dev->exact, cache};
+    k3_mla_attend(c, &mla, q, n, dev->position, o, dev->scratch.mla);
+    if (w[K3_MLA_GATE].data) {
+        k3_matmul(c, &w[K3_MLA_GATE], x, n, gate);
+        k3_gate(c, o, gate, n * wide);
+    }
+    k3_show(c, "mla_gated", (int)layer, 0, o, n, wide);
+    k3_matmul(c, &w[K3_ATTN_OUTPUT], o, n, out);
+    k3_show(c, "mla_out", (int)layer, 0, out, n, hp->n_embd);
+}

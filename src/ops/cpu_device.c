@@ -1,0 +1,295 @@
+/* cpu_device.c - the CPU as a device: the walk's operations on a batch, made of the operations of this room.
+ */
+#include "ops/cpu_internal.h"
+
+#include "base/memory.h"
+#include "ops/ffn.h"
+#include "ops/mla.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct k3_cpu_device *cpu(struct k3_device *dev)
+{
+    return (struct k3_cpu_device *)dev;
+}
+
+static size_t max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- create and free --------------------------------------------------------------------------------------
+ */
+
+/* Adds a buffer of n values to the scratch memory; NULL (and it stays NULL) when memory is out. */
+static void *take(struct k3_cpu_scratch *s, size_t n, size_t size)
+{
+    void *buffer = k3_buffer_alloc(n, size);
+    if (buffer) s->buffers[s->n_buffers++] = buffer;
+    return buffer;
+}
+
+static bool allocate_scratch(struct k3_cpu_scratch *s, const struct k3_hparams *hp, size_t batch,
+                             int n_threads)
+{
+    size_t f = sizeof(float), heads = hp->n_heads;
+    size_t n_bank = hp->res_block ? (hp->n_layers + hp->res_block - 1) / hp->res_block : 0;
+    size_t wide = heads * max(hp->kda_dim, max(hp->qk_dim, hp->v_dim));
+    size_t low = max(max(hp->kda_dim, hp->q_rank), hp->kv_rank + hp->pe_dim);
+    size_t ffn = max(hp->n_ffn, hp->n_shared_ffn);
+
+    bool ok = (s->p = take(s, batch * hp->n_embd, f)) && (s->x = take(s, batch * hp->n_embd, f)) &&
+              (s->y = take(s, batch * hp->n_embd, f)) && (s->norm_rows = take(s, batch * hp->n_embd, f)) &&
+              (s->low = take(s, batch * low, f)) && (s->beta = take(s, batch * heads, f)) &&
+              (s->ffn_gate = take(s, batch * ffn, f)) && (s->ffn_up = take(s, batch * ffn, f)) &&
+              (s->router = take(s, batch * hp->n_experts, f)) &&
+              (s->latent = take(s, batch * hp->latent, f)) && (s->probs = take(s, batch * (n_bank + 1), f)) &&
+              (s->mla = take(s, (size_t)n_threads * k3_mla_scratch(hp->kv_rank, hp->pe_dim), f)) &&
+              (s->ids = take(s, batch * hp->top_k, sizeof *s->ids)) &&
+              (s->weights = take(s, batch * hp->top_k, f));
+    for (size_t i = 0; ok && i < sizeof s->wide / sizeof *s->wide; i++)
+        ok = (s->wide[i] = take(s, (batch + hp->conv_taps - 1) * wide, f)) != NULL;
+    for (size_t i = 0; ok && i < n_bank; i++) ok = (s->bank[i] = take(s, batch * hp->n_embd, f)) != NULL;
+    return ok;
+}
+
+/* The longest row of any matrix, experts included. */
+static size_t longest_row(const struct k3_plan *plan)
+{
+    size_t longest = 0;
+    for (uint32_t layer = 0; layer < plan->hp.n_layers; layer++)
+        for (int role = 0; role < K3_ROLE_COUNT; role++) {
+            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, layer, role);
+            if (t) longest = max(longest, t->ne[0]);
+        }
+    return longest;
+}
+
+static void cpu_free(struct k3_device *base)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    for (size_t i = 0; i < dev->scratch.n_buffers; i++) free(dev->scratch.buffers[i]);
+    k3_cpu_weights_free(&dev->weights);
+    k3_compute_destroy(&dev->compute);
+    free(dev);
+}
+
+k3_status k3_cpu_device_create(const struct k3_plan *plan, struct k3_pool *pool,
+                               const struct k3_cpu_options *options, struct k3_device **out,
+                               struct k3_error *err)
+{
+    struct k3_cpu_device *dev = calloc(1, sizeof *dev);
+    if (!dev) return k3_fail_memory(err, "the CPU device", sizeof *dev);
+    dev->base.ops = &k3_cpu_ops;
+    dev->plan = plan;
+    dev->hp = &plan->hp;
+    dev->exact = options->exact;
+
+    k3_status status =
+        k3_compute_create(&dev->compute, pool, options->exact, options->max_batch, longest_row(plan), err);
+    if (status == K3_OK &&
+        !allocate_scratch(&dev->scratch, dev->hp, options->max_batch, k3_pool_threads(pool)))
+        status = k3_fail_memory(err, "the activations of a batch",
+                                options->max_batch * dev->hp->n_embd * sizeof(float));
+    if (status == K3_OK)
+        status = k3_cpu_weights_load(&dev->weights, plan, options->progress, options->progress_ctx, err);
+    if (status != K3_OK) {
+        cpu_free(&dev->base);
+        return status;
+    }
+    *out = &dev->base;
+    return K3_OK;
+}
+
+struct k3_compute *k3_cpu_device_compute(struct k3_device *device)
+{
+    return &cpu(device)->compute;
+}
+
+void k3_cpu_device_set_tap(struct k3_device *device, const struct k3_tap *tap)
+{
+    cpu(device)->compute.tap = tap;
+}
+
+void k3_cpu_device_sizes(const struct k3_device *device, uint64_t *dense, uint64_t *state, uint64_t *token)
+{
+    const struct k3_cpu_device *dev = (const struct k3_cpu_device *)device;
+    *dense = dev->weights.bytes;
+    *state = *token = 0;
+    for (uint32_t i = 0; i < dev->hp->n_layers; i++) {
+        if (dev->hp->is_mla[i])
+            *token += k3_cpu_cache_row_bytes(dev);
+        else
+            *state += k3_cpu_recurrent_floats(dev->hp) * sizeof(float);
+    }
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------------------
+ */
+
+static void cpu_begin(struct k3_device *base, struct k3_state *state, const int32_t *tokens, size_t n,
+                      size_t position)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    const struct k3_matrix *table = &dev->weights.model[K3_TOKEN_EMBD];
+    size_t width = dev->hp->n_embd;
+    dev->state = state;
+    dev->n = n;
+    dev->position = position;
+    dev->n_bank = 0;
+    for (size_t t = 0; t < n; t++)
+        k3_decoder(table->type)(table->data + (size_t)tokens[t] * table->row_bytes,
+                                dev->scratch.p + t * width, width);
+    k3_show(&dev->compute, "inp_embd", -1, 0, dev->scratch.p, n, width);
+}
+
+/* What a sublayer sees of bank and stream, rows[0 .. n-1] of the batch (NULL: all n): mixed, if there is
+ * AttnRes and anything banked, and normed. */
+static void mix_and_norm(struct k3_cpu_device *dev, int layer, const struct k3_matrix *score,
+                         const struct k3_matrix *norm, const uint32_t *rows, size_t n, float *x)
+{
+    struct k3_compute *c = &dev->compute;
+    struct k3_cpu_scratch *s = &dev->scratch;
+    size_t width = dev->hp->n_embd;
+    if (dev->n_bank) {
+        struct k3_streams streams = {.n_bank = dev->n_bank, .p = s->p};
+        for (size_t i = 0; i < dev->n_bank; i++) streams.bank[i] = s->bank[i];
+        k3_mix(c, &streams, (const float *)score->data, dev->hp->eps, rows, n, width, x, s->probs);
+        k3_show(c, "res_probs", layer, 0, s->probs, n, dev->n_bank + 1);
+        k3_show(c, "res_mix", -1, 0, x, n, width);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            memcpy(x + i * width, s->p + (rows ? rows[i] : i) * width, width * sizeof *x);
+    }
+    k3_rms_norm(c, x, (const float *)norm->data, dev->hp->eps, n, width, x);
+}
+
+static void cpu_attention(struct k3_device *base, uint32_t layer)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    struct k3_compute *c = &dev->compute;
+    struct k3_cpu_scratch *s = &dev->scratch;
+    const struct k3_matrix *w = dev->weights.layers[layer];
+    size_t n = dev->n, width = dev->hp->n_embd;
+    bool fresh = dev->hp->res_block && layer % dev->hp->res_block == 0;
+
+    mix_and_norm(dev, (int)layer, &w[K3_ATTN_RES_SCORE], &w[K3_ATTN_NORM], NULL, n, s->x);
+    k3_show(c, "attn_norm", (int)layer, 0, s->x, n, width);
+
+    /* On a bank layer the stream as it came in is banked and starts again with the attention's output. */
+    if (fresh) {
+        float *free_rows = s->bank[dev->n_bank];
+        s->bank[dev->n_bank++] = s->p;
+        s->p = free_rows;
+    }
+    float *out = fresh ? s->p : s->y;
+    if (dev->hp->is_mla[layer])
+        k3_cpu_mla(dev, layer, out);
+    else
+        k3_cpu_kda(dev, layer, out);
+    if (!fresh) k3_add(c, s->p, s->y, n * width);
+    k3_show(c, "prefix_sum_attn", (int)layer, 0, s->p, n, width);
+}
+
+static void ffn_input(struct k3_cpu_device *dev, uint32_t layer)
+{
+    const struct k3_matrix *w = dev->weights.layers[layer];
+    mix_and_norm(dev, (int)layer, &w[K3_FFN_RES_SCORE], &w[K3_FFN_NORM], NULL, dev->n, dev->scratch.x);
+    k3_show(&dev->compute, "ffn_norm", (int)layer, 0, dev->scratch.x, dev->n, dev->hp->n_embd);
+}
+
+/* y = down situ(gate x, up x) */
+static void mlp(struct k3_cpu_device *dev, const struct k3_matrix *gate, const struct k3_matrix *up,
+                const struct k3_matrix *down)
+{
+    struct k3_compute *c = &dev->compute;
+    struct k3_cpu_scratch *s = &dev->scratch;
+    k3_matmul(c, gate, s->x, dev->n, s->ffn_gate);
+    k3_matmul(c, up, s->x, dev->n, s->ffn_up);
+    k3_situ(c, s->ffn_gate, s->ffn_up, dev->hp->situ_beta, dev->hp->situ_linear_beta, dev->n * gate->rows);
+    k3_matmul(c, down, s->ffn_gate, dev->n, s->y);
+}
+
+static void add_ffn_output(struct k3_cpu_device *dev, uint32_t layer)
+{
+    struct k3_cpu_scratch *s = &dev->scratch;
+    k3_show(&dev->compute, "ffn_out", (int)layer, 0, s->y, dev->n, dev->hp->n_embd);
+    k3_add(&dev->compute, s->p, s->y, dev->n * dev->hp->n_embd);
+    k3_show(&dev->compute, "l_out", (int)layer, 0, s->p, dev->n, dev->hp->n_embd);
+}
+
+static void cpu_dense_ffn(struct k3_device *base, uint32_t layer)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    const struct k3_matrix *w = dev->weights.layers[layer];
+    ffn_input(dev, layer);
+    mlp(dev, &w[K3_FFN_GATE], &w[K3_FFN_UP], &w[K3_FFN_DOWN]);
+    add_ffn_output(dev, layer);
+}
+
+static struct k3_routing cpu_route(struct k3_device *base, uint32_t layer)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    struct k3_compute *c = &dev->compute;
+    struct k3_cpu_scratch *s = &dev->scratch;
+    const struct k3_matrix *w = dev->weights.layers[layer];
+
+    ffn_input(dev, layer);
+    k3_matmul_f32(c, &w[K3_ROUTER], s->x, dev->n, s->router);
+    k3_route(c, dev->hp, (const float *)w[K3_ROUTER_BIAS].data, s->router, dev->n, (int)layer, s->ids,
+             s->weights);
+    if (dev->hp->has_latent) k3_matmul(c, &w[K3_LATENT_DOWN], s->x, dev->n, s->latent);
+    return (struct k3_routing){s->ids, s->weights, dev->hp->has_latent ? s->latent : s->x};
+}
+
+static void cpu_join(struct k3_device *base, uint32_t layer, float *sum)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    struct k3_compute *c = &dev->compute;
+    struct k3_cpu_scratch *s = &dev->scratch;
+    const struct k3_matrix *w = dev->weights.layers[layer];
+    size_t n = dev->n;
+
+    k3_show(c, "ffn_moe_out", (int)layer, 0, sum, n, dev->hp->latent);
+    mlp(dev, &w[K3_SHARED_GATE], &w[K3_SHARED_UP], &w[K3_SHARED_DOWN]);
+    k3_show(c, "ffn_shexp", (int)layer, 0, s->y, n, dev->hp->n_embd);
+    if (w[K3_LATENT_NORM].data)
+        k3_rms_norm(c, sum, (const float *)w[K3_LATENT_NORM].data, dev->hp->eps, n, dev->hp->latent, sum);
+    float *routed = sum;
+    if (dev->hp->has_latent) {
+        routed = s->norm_rows;
+        k3_matmul(c, &w[K3_LATENT_UP], sum, n, routed);
+    }
+    k3_add(c, s->y, routed, n * dev->hp->n_embd);
+    add_ffn_output(dev, layer);
+}
+
+static void cpu_logits(struct k3_device *base, const uint32_t *rows, size_t n_rows, float *logits)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    float *x = dev->scratch.norm_rows;
+    mix_and_norm(dev, -1, &dev->weights.model[K3_OUTPUT_RES_SCORE], &dev->weights.model[K3_OUTPUT_NORM], rows,
+                 n_rows, x);
+    k3_show(&dev->compute, "result_norm", -1, 0, x, n_rows, dev->hp->n_embd);
+    k3_matmul(&dev->compute, &dev->weights.model[K3_OUTPUT], x, n_rows, logits);
+    k3_show(&dev->compute, "result_output", -1, 0, logits, n_rows, dev->hp->n_vocab);
+}
+
+const struct k3_device_ops k3_cpu_ops = {
+    .free = cpu_free,
+    .state_create = k3_cpu_state_create,
+    .state_free = k3_cpu_state_free,
+    .state_reset = k3_cpu_state_reset,
+    .state_reserve = k3_cpu_state_reserve,
+    .state_save = k3_cpu_state_save,
+    .state_load = k3_cpu_state_load,
+    .saved_free = k3_cpu_saved_free,
+    .saved_bytes = k3_cpu_saved_bytes,
+    .begin = cpu_begin,
+    .attention = cpu_attention,
+    .dense_ffn = cpu_dense_ffn,
+    .route = cpu_route,
+    .join = cpu_join,
+    .logits = cpu_logits,
+};

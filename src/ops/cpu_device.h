@@ -1,0 +1,28 @@
+/* cpu_device.h - the device that is the CPU, and the reference for every other. */
+#ifndef K3_OPS_CPU_DEVICE_H
+#define K3_OPS_CPU_DEVICE_H
+
+#include "ops/compute.h"
+
+struct k3_cpu_options {
+    bool exact;              /* f32 activations and cache */
+    size_t max_batch;        /* most tokens that begin() will be given */
+    k3_progress_fn progress; /* of reading weights, in bytes; may be NULL */
+    void *progress_ctx;
+};
+
+/* Reads and checks the dense weights of a plan. `plan` and `pool` must outlive the device. */
+k3_status k3_cpu_device_create(const struct k3_plan *plan, struct k3_pool *pool,
+                               const struct k3_cpu_options *options, struct k3_device **device,
+                               struct k3_error *err);
+
+/* The part of a CPU device that computes experts for it. */
+struct k3_compute *k3_cpu_device_compute(struct k3_device *device);
+
+/* Shows intermediate values of this device; NULL: no longer. */
+void k3_cpu_device_set_tap(struct k3_device *device, const struct k3_tap *tap);
+
+/* Bytes of dense weights it holds; of state without tokens; of cache for a token. */
+void k3_cpu_device_sizes(const struct k3_device *device, uint64_t *dense, uint64_t *state, uint64_t *token);
+
+#endif

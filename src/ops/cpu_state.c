@@ -1,0 +1,146 @@
+/* cpu_state.c - the state of a sequence on the CPU: create, grow, copy. */
+#include "ops/cpu_internal.h"
+
+#include "base/memory.h"
+#include "ops/mla.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_CAPACITY 256 /* tokens; doubled when more are needed */
+
+struct k3_saved_state {
+    size_t n_tokens;
+    uint64_t bytes;
+    bool cache;
+    float *recurrent;
+    void **caches; /* [n_layers] as in k3_state, n_tokens rows each; NULL without cache */
+    size_t n_layers;
+};
+
+size_t k3_cpu_recurrent_floats(const struct k3_hparams *hp)
+{
+    size_t dim = hp->kda_dim, wide = (size_t)hp->n_heads * dim;
+    return wide * dim + 3 * (hp->conv_taps - 1) * wide;
+}
+
+float *k3_cpu_kda_state(const struct k3_state *state, uint32_t layer)
+{
+    const struct k3_hparams *hp = state->device->hp;
+    size_t index = 0;
+    for (uint32_t i = 0; i < layer; i++) index += !hp->is_mla[i];
+    return state->recurrent + index * k3_cpu_recurrent_floats(hp);
+}
+
+size_t k3_cpu_cache_row_bytes(const struct k3_cpu_device *dev)
+{
+    return k3_mla_row_bytes(dev->hp->kv_rank, dev->hp->pe_dim, !dev->exact);
+}
+
+k3_status k3_cpu_state_create(struct k3_device *base, struct k3_state **out, struct k3_error *err)
+{
+    struct k3_cpu_device *dev = (struct k3_cpu_device *)base;
+    struct k3_state *state = calloc(1, sizeof *state);
+    if (!state) return k3_fail_memory(err, "a session", sizeof *state);
+    state->device = dev;
+    for (uint32_t i = 0; i < dev->hp->n_layers; i++)
+        if (!dev->hp->is_mla[i]) state->recurrent_floats += k3_cpu_recurrent_floats(dev->hp);
+    state->recurrent = k3_buffer_alloc(state->recurrent_floats, sizeof(float));
+    state->caches = calloc(dev->hp->n_layers, sizeof *state->caches);
+    if (!state->recurrent || !state->caches) {
+        k3_fail_memory(err, "the recurrent state of a session", state->recurrent_floats * sizeof(float));
+        k3_cpu_state_free(state);
+        return K3_ERR_MEMORY;
+    }
+    *out = state;
+    return K3_OK;
+}
+
+static void free_caches(void **caches, size_t n_layers)
+{
+    for (size_t i = 0; caches && i < n_layers; i++) free(caches[i]);
+    free(caches);
+}
+
+void k3_cpu_state_free(struct k3_state *state)
+{
+    if (!state) return;
+    free(state->recurrent);
+    free_caches(state->caches, state->device->hp->n_layers);
+    free(state);
+}
+
+void k3_cpu_state_reset(struct k3_state *state)
+{
+    memset(state->recurrent, 0, state->recurrent_floats * sizeof(float));
+}
+
+k3_status k3_cpu_state_reserve(struct k3_state *state, size_t n_tokens, struct k3_error *err)
+{
+    if (n_tokens <= state->capacity) return K3_OK;
+    const struct k3_hparams *hp = state->device->hp;
+    size_t row = k3_cpu_cache_row_bytes(state->device);
+    size_t capacity = state->capacity ? state->capacity : FIRST_CAPACITY;
+    while (capacity < n_tokens) capacity *= 2;
+
+    /* Every cache grows before the capacity does, so a failure in between leaves all of them usable. */
+    for (uint32_t i = 0; i < hp->n_layers; i++) {
+        if (!hp->is_mla[i]) continue;
+        void *larger = realloc(state->caches[i], capacity * row + K3_BUFFER_PAD);
+        if (!larger) return k3_fail_memory(err, "the cache of a session", capacity * row);
+        state->caches[i] = larger;
+    }
+    state->capacity = capacity;
+    return K3_OK;
+}
+
+k3_status k3_cpu_state_save(const struct k3_state *state, size_t n_tokens, bool cache,
+                            struct k3_saved_state **out, struct k3_error *err)
+{
+    const struct k3_hparams *hp = state->device->hp;
+    size_t row = k3_cpu_cache_row_bytes(state->device), recurrent = state->recurrent_floats * sizeof(float);
+    struct k3_saved_state *saved = calloc(1, sizeof *saved);
+    if (!saved) return k3_fail_memory(err, "a copy of a session", sizeof *saved);
+    *saved = (struct k3_saved_state){
+        .n_tokens = n_tokens, .bytes = recurrent, .cache = cache, .n_layers = hp->n_layers};
+
+    bool ok = (saved->recurrent = k3_buffer_alloc(recurrent, 1)) != NULL;
+    if (ok) memcpy(saved->recurrent, state->recurrent, recurrent);
+    if (ok && cache) ok = (saved->caches = calloc(hp->n_layers, sizeof *saved->caches)) != NULL;
+    for (uint32_t i = 0; ok && cache && n_tokens && i < hp->n_layers; i++) {
+        if (!hp->is_mla[i]) continue;
+        ok = (saved->caches[i] = k3_buffer_alloc(n_tokens, row)) != NULL;
+        if (ok) memcpy(saved->caches[i], state->caches[i], n_tokens * row);
+        saved->bytes += n_tokens * row;
+    }
+    if (!ok) {
+        k3_cpu_saved_free(saved);
+        return k3_fail_memory(err, "a copy of a session", recurrent + (cache ? n_tokens * row : 0));
+    }
+    *out = saved;
+    return K3_OK;
+}
+
+k3_status k3_cpu_state_load(struct k3_state *state, const struct k3_saved_state *saved, struct k3_error *err)
+{
+    size_t row = k3_cpu_cache_row_bytes(state->device);
+    k3_status status = k3_cpu_state_reserve(state, saved->n_tokens, err);
+    if (status != K3_OK) return status;
+    memcpy(state->recurrent, saved->recurrent, state->recurrent_floats * sizeof(float));
+    for (size_t i = 0; saved->caches && i < saved->n_layers; i++)
+        if (saved->caches[i]) memcpy(state->caches[i], saved->caches[i], saved->n_tokens * row);
+    return K3_OK;
+}
+
+void k3_cpu_saved_free(struct k3_saved_state *saved)
+{
+    if (!saved) return;
+    free(saved->recurrent);
+    free_caches(saved->caches, saved->n_layers);
+    free(saved);
+}
+
+uint64_t k3_cpu_saved_bytes(const struct k3_saved_state *saved)
+{
+    return saved->bytes;
+}

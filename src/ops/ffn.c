@@ -1,0 +1,92 @@
+/* ffn.c - SiTU, gates and the router. */
+#include "ops/ffn.h"
+
+#include "ops/vmath.h"
+
+#define ELEMENT_GRAIN 4096
+
+struct elements {
+    float *x;
+    const float *y;
+    float b1, b2;
+};
+
+static void situ_elements(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct elements *e = ctx;
+    float b1 = e->b1, b2 = e->b2;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        float g = e->x[i], u = b2 > 0 ? b2 * k3_tanh(e->y[i] / b2) : e->y[i];
+        e->x[i] = b1 * k3_tanh(g / b1) * k3_sigmoid(g) * u;
+    }
+}
+
+void k3_situ(struct k3_compute *c, float *g, const float *u, float b1, float b2, size_t n)
+{
+    struct elements e = {g, u, b1, b2};
+    k3_pool_run(c->pool, situ_elements, &e, n, ELEMENT_GRAIN);
+}
+
+static void gate_elements(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct elements *e = ctx;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) e->x[i] *= k3_sigmoid(e->y[i]);
+}
+
+void k3_gate(struct k3_compute *c, float *x, const float *gate, size_t n)
+{
+    struct elements e = {.x = x, .y = gate};
+    k3_pool_run(c->pool, gate_elements, &e, n, ELEMENT_GRAIN);
+}
+
+static void add_elements(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct elements *e = ctx;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) e->x[i] += e->y[i];
+}
+
+void k3_add(struct k3_compute *c, float *x, const float *y, size_t n)
+{
+    struct elements e = {.x = x, .y = y};
+    k3_pool_run(c->pool, add_elements, &e, n, ELEMENT_GRAIN);
+}
+
+/* The top_k indices of the largest probs[i] + bias[i], by insertion into a short sorted list. */
+static void choose(const float *probs, const float *bias, size_t n_experts, size_t top_k, uint32_t *ids)
+{
+    float scores[K3_MAX_TOP_K];
+    size_t n = 0;
+    for (size_t e = 0; e < n_experts; e++) {
+        float score = probs[e] + bias[e];
+        if (n == top_k && !(score > scores[n - 1])) continue;
+        size_t at = n < top_k ? n++ : n - 1;
+        for (; at > 0 && score > scores[at - 1]; at--) {
+            scores[at] = scores[at - 1];
+            ids[at] = ids[at - 1];
+        }
+        scores[at] = score;
+        ids[at] = (uint32_t)e;
+    }
+}
+
+void k3_route(struct k3_compute *c, const struct k3_hparams *hp, const float *bias, float *logits, size_t n,
+              int layer, uint32_t *ids, float *weights)
+{
+    size_t n_experts = hp->n_experts, top_k = hp->top_k;
+    k3_show(c, "ffn_moe_logits", layer, 0, logits, n, n_experts);
+    for (size_t i = 0; i < n * n_experts; i++) logits[i] = k3_sigmoid(logits[i]);
+    k3_show(c, "ffn_moe_probs", layer, 0, logits, n, n_experts);
+
+    for (size_t t = 0; t < n; t++) {
+        const float *probs = logits + t * n_experts;
+        float *w = weights + t * top_k, sum = 0;
+        choose(probs, bias, n_experts, top_k, ids + t * top_k);
+        for (size_t i = 0; i < top_k; i++) sum += w[i] = probs[ids[t * top_k + i]];
+        float scale = hp->weight_scale / (hp->normalise_weights ? sum + 1e-20f : 1.0f);
+        for (size_t i = 0; i < top_k; i++) w[i] *= scale;
+    }
+    k3_show(c, "ffn_moe_weights_scaled", layer, 0, weights, n, top_k);
+}

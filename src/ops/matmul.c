@@ -1,0 +1,149 @@
+/* matmul.c - products of weight matrices and activations on the CPU.
+ *
+ * A product rounds its activations once to the format the weight type is paired with, then threads take rows
+ * of the matrix. Types without a direct product, and all types in exact arithmetic, are decoded row by row to
+ * f32. */
+#include "ops/compute.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW_GRAIN 16
+
+struct k3_matrix k3_matrix_make(enum k3_type type, size_t rows, size_t cols, const void *data)
+{
+    const struct k3_type_info *info = k3_type_info(type);
+    return (struct k3_matrix){type, rows, cols, cols / info->block * info->block_bytes, data};
+}
+
+struct k3_matrix k3_matrix_slice(const struct k3_matrix *m, size_t first, size_t rows)
+{
+    return (struct k3_matrix){m->type, rows, m->cols, m->row_bytes, m->data + first * m->row_bytes};
+}
+
+k3_status k3_compute_create(struct k3_compute *c, struct k3_pool *pool, bool exact, size_t max_batch,
+                            size_t max_cols, struct k3_error *err)
+{
+    *c = (struct k3_compute){.pool = pool, .kernels = k3_kernels_best(), .exact = exact};
+    c->max_batch = max_batch;
+    c->max_cols = max_cols;
+    /* Rounded activations are never longer than f32 ones, and a decoded row is f32. */
+    c->row_bytes = (max_cols * sizeof(float) + 63) / 64 * 64;
+    c->acts_bytes = max_batch * c->row_bytes;
+    c->acts = k3_buffer_alloc(c->acts_bytes, 1);
+    c->rows = k3_buffer_alloc((size_t)k3_pool_threads(pool), c->row_bytes);
+    if (c->acts && c->rows) return K3_OK;
+    k3_compute_destroy(c);
+    return k3_fail_memory(err, "the activations of a batch", max_batch * max_cols * sizeof(float));
+}
+
+void k3_compute_destroy(struct k3_compute *c)
+{
+    free(c->acts);
+    free(c->rows);
+    c->acts = c->rows = NULL;
+}
+
+/* The format in which this type's product wants its activations here. */
+static enum k3_act act_of(const struct k3_compute *c, enum k3_type type)
+{
+    return c->exact || !c->kernels->dot[type] ? K3_ACT_F32 : k3_act_for(type);
+}
+
+struct rounding {
+    k3_act_fn round;
+    const float *x;
+    unsigned char *to;
+    size_t cols, stride;
+};
+
+static void round_rows(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct rounding *r = ctx;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) r->round(r->x + i * r->cols, r->to + i * r->stride, r->cols);
+}
+
+struct k3_acts k3_round(struct k3_compute *c, enum k3_type type, const float *x, size_t n, size_t cols,
+                        void *buffer)
+{
+    enum k3_act act = act_of(c, type);
+    size_t stride = k3_act_bytes(act, cols);
+    if (act == K3_ACT_F32) return (struct k3_acts){(const unsigned char *)x, stride};
+    struct rounding r = {c->kernels->round[act], x, buffer, cols, stride};
+    k3_pool_run(c->pool, round_rows, &r, n, 4);
+    return (struct k3_acts){buffer, stride};
+}
+
+struct product {
+    const struct k3_compute *c;
+    const struct k3_matrix *w;
+    struct k3_acts acts;
+    const uint32_t *columns;
+    size_t n;
+    float *y;
+    k3_decode_fn decode; /* NULL: multiply the rows as they are */
+    k3_dot_fn dot;
+};
+
+static void multiply_rows(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct product *p = ctx;
+    float *decoded = (float *)(p->c->rows + (size_t)thread * p->c->row_bytes);
+    for (size_t r = begin; r < end; r++) {
+        const void *row = p->w->data + r * p->w->row_bytes;
+        if (p->decode) {
+            p->decode(row, decoded, p->w->cols);
+            row = decoded;
+        }
+        for (size_t i = 0; i < p->n; i++) {
+            size_t column = p->columns ? p->columns[i] : i;
+            p->y[i * p->w->rows + r] = p->dot(row, p->acts.rows + column * p->acts.stride, p->w->cols);
+        }
+    }
+}
+
+/* `f32`: the activations are f32 whatever the type. */
+static struct product make_product(const struct k3_compute *c, const struct k3_matrix *w, struct k3_acts acts,
+                                   const uint32_t *columns, size_t n, float *y, bool f32)
+{
+    bool direct = w->type == K3_TYPE_F32 || (!f32 && c->kernels->dot[w->type]);
+    k3_decode_fn decode = direct ? NULL : k3_decoder(w->type);
+    return (struct product){c, w, acts,   columns,
+                            n, y, decode, c->kernels->dot[direct ? w->type : K3_TYPE_F32]};
+}
+
+void k3_multiply(struct k3_compute *c, const struct k3_matrix *w, struct k3_acts acts,
+                 const uint32_t *columns, size_t n, float *y)
+{
+    struct product p = make_product(c, w, acts, columns, n, y, c->exact);
+    k3_pool_run(c->pool, multiply_rows, &p, w->rows, ROW_GRAIN);
+}
+
+void k3_matmul(struct k3_compute *c, const struct k3_matrix *w, const float *x, size_t n, float *y)
+{
+    k3_multiply(c, w, k3_round(c, w->type, x, n, w->cols, c->acts), NULL, n, y);
+}
+
+void k3_matmul_f32(struct k3_compute *c, const struct k3_matrix *w, const float *x, size_t n, float *y)
+{
+    struct k3_acts acts = {(const unsigned char *)x, w->cols * sizeof(float)};
+    struct product p = make_product(c, w, acts, NULL, n, y, true);
+    k3_pool_run(c->pool, multiply_rows, &p, w->rows, ROW_GRAIN);
+}
+
+void k3_matvec_serial(const struct k3_compute *c, const struct k3_matrix *w, const float *x, float *y,
+                      int thread)
+{
+    enum k3_act act = act_of(c, w->type);
+    struct k3_acts acts = {(const unsigned char *)x, 0};
+    if (act != K3_ACT_F32) { /* the thread's row is free: only types that take f32 are decoded into it */
+        unsigned char *rounded = c->rows + (size_t)thread * c->row_bytes;
+        c->kernels->round[act](x, rounded, w->cols);
+        acts.rows = rounded;
+    }
+    struct product p = make_product(c, w, acts, NULL, 1, y, c->exact);
+    multiply_rows(&p, 0, w->rows, thread);
+}
