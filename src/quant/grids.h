@@ -1,0 +1,68 @@
+/* grids.h - the code books: lists of the patterns that 8 (or 4) neighbouring weights may form.
+ *
+ * An entry is a 16-bit code with one digit a weight, the first weight in the lowest bits:
+ *   8 weights, 2 bits each (iq1s, iq2xxs, iq2xs, iq2s); digit 0, 1, 2 is weight -1, 0, 1 in iq1s, 8, 25, 43
+ * in the others; 4 weights, 3 bits each (iq3xxs, iq3s); digit k is 4 + 8k in iq3xxs, but 62 for k = 7, and 1
+ * + 2k in iq3s. Codes take a quarter of the bytes' room in the first-level cache (iq1s: 4 KiB, not 16) and
+ * can be spread out to bytes in registers. Every list is strictly ascending. */
+#ifndef K3_QUANT_GRIDS_H
+#define K3_QUANT_GRIDS_H
+
+#include <stdint.h>
+
+extern const uint16_t k3_grid_iq1s[2048]; /* of iq1_s and iq1_m */
+extern const uint16_t k3_grid_iq2xxs[256];
+extern const uint16_t k3_grid_iq2xs[512];
+extern const uint16_t k3_grid_iq2s[1024];
+extern const uint16_t k3_grid_iq3xxs[256];
+extern const uint16_t k3_grid_iq3s[512];
+
+/* The functions below return one weight a byte, the first in the lowest byte. No byte carries into its
+ * neighbour. */
+
+#define K3_BYTES(x) (0x0101010101010101u * (uint64_t)(x))
+
+/* The digits of a code of 8. */
+static inline uint64_t k3_grid_digits(uint16_t code)
+{
+    uint64_t x = code;
+    x = (x | x << 24) & 0x000000ff000000ffu;
+    x = (x | x << 12) & 0x000f000f000f000fu;
+    return (x | x << 6) & 0x0303030303030303u;
+}
+
+/* 8 times the weight of iq1s, plus `delta`, which is 1 or -1: -9 .. 9. */
+static inline uint64_t k3_grid_iq1(uint16_t code, int delta)
+{
+    /* 8 * digit + (delta - 8), calculated with bit 7 set and then cleared or not, so that no byte borrows. */
+    return ((k3_grid_digits(code) << 3) + K3_BYTES(0x80 + delta - 8)) ^ K3_BYTES(0x80);
+}
+
+/* The weight of iq2*, made negative where `signs` has a bit. */
+static inline uint64_t k3_grid_iq2(uint16_t code, uint8_t signs)
+{
+    uint64_t digit = k3_grid_digits(code), twos = digit >> 1 & K3_BYTES(1);
+    uint64_t weight = (digit << 4) + digit + twos + K3_BYTES(8);
+    /* A byte holding just its own bit of `signs` reaches bit 7 when 0x7f is added, unless it is 0. */
+    uint64_t own = K3_BYTES(signs) & 0x8040201008040201u;
+    uint64_t negative = (own + K3_BYTES(0x7f)) >> 7 & K3_BYTES(1);
+    return (weight ^ negative * 0xff) + negative;
+}
+
+static inline int k3_grid_iq3xxs_weight(unsigned digit)
+{
+    return digit == 7 ? 62 : 4 + 8 * (int)digit;
+}
+
+static inline int k3_grid_iq3s_weight(unsigned digit)
+{
+    return 1 + 2 * (int)digit;
+}
+
+/* Seven sign bits are stored; the eighth makes their number even. */
+static inline uint8_t k3_grid_signs(unsigned seven)
+{
+    return (uint8_t)(seven | (unsigned)__builtin_parity(seven) << 7);
+}
+
+#endif

@@ -1,0 +1,163 @@
+/* portable.c - the products in plain C: the definition that every other implementation matches bit for bit.
+ *
+ * FORMULA. w is a row of n weights, x the activations, one f32 comes out.
+ *   f32, f16, bf16 (x in f32): 16 partial sums, all 0 at first. For i below n rounded down to 16, in order:
+ *     s[i % 16] += w[i] * x[i], multiplied and then added, each rounded. Then the sums are added in pairs,
+ *     s[l] += s[l + 8] for l < 8, s[l + 4] for l < 4, s[l + 2], s[l + 1]; then to s[0] the products of the up
+ * to 15 elements that are left, in order. A weight of 16 bits is widened first, which is exact. q8_0, mxfp4
+ * (x in q8_0), blocks of 32, in order:  sum += (dw * dx) * f32(sum of qw[j] * qx[j]) iq1_m, iq2_xxs (x in
+ * q8_K), blocks of 256, in order: sum += (dw / 8 * dx) * f32(sum of factor[j / 16] * qw[j] * qx[j]) dw, dx
+ * are the f32 values of the scales; the sum in brackets is an exact int32: q8_0: |.| <= 32 * 128 * 127 < 2^19
+ * mxfp4: 32 * 12 * 127 < 2^16 iq1_m: 256 * 15 * 9 * 127 < 2^23        iq2_xxs: 256 * 31 * 43 * 127 < 2^26
+ * (its conversion to f32 rounds to even)
+ *
+ * LAYOUT. Rows of blocks at any address (quant_internal.h); activations as struct k3_q8_0, struct k3_q8_K or
+ * f32, aligned as C has them. Nothing is read beyond either.
+ *
+ * MAPPING. The compiler vectorises the inner loops: 16 sums are four SSE registers; products of bytes are
+ * made of 16 bit numbers with the instruction that multiplies eight pairs and adds neighbours. For the grid
+ * types a block is first spread out to 256 int8 in 64-bit registers, eight weights at a time, then multiplied
+ * by its factors to int16.
+ *
+ * COST. For each weight 4, 2, 2, 1.06, 0.53, 0.22 and 0.26 bytes (f32, f16, bf16, q8_0, mxfp4, iq1_m,
+ * iq2_xxs) and one multiply-add. f32 is bound by the latency of its additions (16 weights in 4 cycles) and
+ * then by memory; the grid types are bound by spreading the codes, about 25 operations for eight weights. */
+#include "quant/quant_internal.h"
+
+/* ---- floats ---- */
+
+#define LANES 16
+
+/* Element i of a row. */
+typedef float (*load_fn)(const uint8_t *w, size_t i);
+
+static inline float load_f32(const uint8_t *w, size_t i)
+{
+    return k3_f32_from_bits(k3_load_u32(w + 4 * i));
+}
+
+static inline float load_f16(const uint8_t *w, size_t i)
+{
+    return k3_load_f16(w + 2 * i);
+}
+
+static inline float load_bf16(const uint8_t *w, size_t i)
+{
+    return k3_f32_from_bf16(k3_load_u16(w + 2 * i));
+}
+
+/* Always inlined, so that each caller has a loop with its own `load` in it. */
+__attribute__((always_inline)) static inline float dot_floats(const uint8_t *w, load_fn load, const float *x,
+                                                              size_t n)
+{
+    float s[16] = {0};
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (size_t l = 0; l < 16; l++) s[l] += load(w, i + l) * x[i + l];
+    /* Written out, for an array that is only indexed by constants lives in registers. */
+    for (int l = 0; l < 8; l++) s[l] += s[l + 8];
+    for (int l = 0; l < 4; l++) s[l] += s[l + 4];
+    float sum = (s[0] + s[2]) + (s[1] + s[3]);
+    for (; i < n; i++) sum += load(w, i) * x[i];
+    return sum;
+}
+
+static float dot_f32(const void *row, const void *act, size_t n)
+{
+    return dot_floats(row, load_f32, act, n);
+}
+
+static float dot_f16(const void *row, const void *act, size_t n)
+{
+    return dot_floats(row, load_f16, act, n);
+}
+
+static float dot_bf16(const void *row, const void *act, size_t n)
+{
+    return dot_floats(row, load_bf16, act, n);
+}
+
+/* ---- blocks of 32 ---- */
+
+static inline int32_t dot_32(const int8_t *w, const int8_t *x)
+{
+    int32_t sum = 0;
+    for (int j = 0; j < 32; j++) sum += (int16_t)w[j] * (int16_t)x[j];
+    return sum;
+}
+
+static float dot_q8_0(const void *row, const void *act, size_t n)
+{
+    const struct k3_block_q8_0 *w = row;
+    const struct k3_q8_0 *x = act;
+    float sum = 0;
+    for (size_t i = 0; i < n; i += 32, w++, x++)
+        sum += k3_load_f16(w->d) * k3_f32_from_f16(x->d) * (float)dot_32(w->q, x->q);
+    return sum;
+}
+
+static float dot_mxfp4(const void *row, const void *act, size_t n)
+{
+    const struct k3_block_mxfp4 *w = row;
+    const struct k3_q8_0 *x = act;
+    float sum = 0;
+    for (size_t i = 0; i < n; i += 32, w++, x++) {
+        int8_t q[32];
+        k3_mxfp4_integers(w, q);
+        sum += k3_mxfp4_scale(w->e) * k3_f32_from_f16(x->d) * (float)dot_32(q, x->q);
+    }
+    return sum;
+}
+
+/* ---- blocks of 256 ---- */
+
+static inline float dot_integers(const struct k3_integers *w, const struct k3_q8_K *x)
+{
+    int16_t scaled[256];
+    for (int k = 0; k < 16; k++)
+        for (int j = 0; j < 16; j++) scaled[16 * k + j] = (int16_t)(w->factor[k] * w->q[16 * k + j]);
+    int32_t sum = 0;
+    for (int j = 0; j < 256; j++) sum += scaled[j] * (int16_t)x->q[j];
+    return w->scale * x->d * (float)sum;
+}
+
+static float dot_iq1_m(const void *row, const void *act, size_t n)
+{
+    const struct k3_block_iq1_m *w = row;
+    const struct k3_q8_K *x = act;
+    struct k3_integers integers;
+    float sum = 0;
+    for (size_t i = 0; i < n; i += 256, w++, x++) {
+        k3_iq1_m_integers(w, &integers);
+        sum += dot_integers(&integers, x);
+    }
+    return sum;
+}
+
+static float dot_iq2_xxs(const void *row, const void *act, size_t n)
+{
+    const struct k3_block_iq2_xxs *w = row;
+    const struct k3_q8_K *x = act;
+    struct k3_integers integers;
+    float sum = 0;
+    for (size_t i = 0; i < n; i += 256, w++, x++) {
+        k3_iq2_xxs_integers(w, &integers);
+        sum += dot_integers(&integers, x);
+    }
+    return sum;
+}
+
+const struct k3_kernels k3_kernels_portable = {
+    .name = "portable",
+    .dot =
+        {
+            [K3_TYPE_F32] = dot_f32,
+            [K3_TYPE_F16] = dot_f16,
+            [K3_TYPE_BF16] = dot_bf16,
+            [K3_TYPE_Q8_0] = dot_q8_0,
+            [K3_TYPE_MXFP4] = dot_mxfp4,
+            [K3_TYPE_IQ1_M] = dot_iq1_m,
+            [K3_TYPE_IQ2_XXS] = dot_iq2_xxs,
+        },
+    .round = {[K3_ACT_Q8_0] = k3_round_q8_0, [K3_ACT_Q8_K] = k3_round_q8_K},
+};

@@ -1,0 +1,85 @@
+/* round.c - activations to 8 bits.
+ *
+ *   q8_0, for each 32:   d = f16(amax / 127),  q = rne(x * (127 / amax)),            amax = the largest |x|
+ *   q8_K, for each 256:  d = 1 / i,            q = min(127, rne(x * i)), i = -127/m, m = the first x with |x|
+ * = amax
+ *
+ * rne rounds to the nearest integer, halves to the even one. In q8_0 the quotients are taken from amax itself
+ * and not from its rounded d, as x86 vector code for this format does.
+ *
+ * Where these formulas have no answer:
+ *   - a block whose amax is so small (0 included) that 127 / amax is infinite becomes d = 0, q = 0;
+ *   - a block with an infinity or a NaN becomes d = NaN, q = 0, so that every product with it is NaN and the
+ * mistake is seen instead of hidden. */
+#include "quant/quant_internal.h"
+
+#include <math.h>
+
+#define F32_INFINITY_BITS 0x7f800000u
+
+/* The bits of the largest |x|. Bits of positive floats are ordered as the floats are, with infinity and then
+ * NaN above them, so this needs no comparison of floats. */
+static uint32_t largest_bits(const float *x, size_t n)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = k3_f32_bits(x[i]) & 0x7fffffffu;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
+/* |x| < 2^23. Truncation and the remainder are exact, so the rounding mode of the processor has no part in
+ * it. */
+static int round_to_even(float x)
+{
+    int whole = (int)x, odd = whole & 1;
+    float rest = x - (float)whole;
+    int up = (rest > 0.5f) | ((rest == 0.5f) & odd), down = (rest < -0.5f) | ((rest == -0.5f) & odd);
+    return whole + up - down;
+}
+
+void k3_round_q8_0(const float *x, void *act, size_t n)
+{
+    struct k3_q8_0 *block = act;
+    for (size_t i = 0; i < n; i += 32, x += 32, block++) {
+        uint32_t bits = largest_bits(x, 32);
+        float amax = k3_f32_from_bits(bits), inverse = 127.0f / amax;
+        if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
+            *block = (struct k3_q8_0){.d = k3_f16_from_f32(bits >= F32_INFINITY_BITS ? NAN : 0.0f)};
+            continue;
+        }
+        block->d = k3_f16_from_f32(amax / 127.0f);
+        for (int j = 0; j < 32; j++) block->q[j] = (int8_t)round_to_even(x[j] * inverse);
+    }
+}
+
+/* The first element of that magnitude, with its sign. */
+static float first_of_magnitude(const float *x, uint32_t bits)
+{
+    while ((k3_f32_bits(*x) & 0x7fffffffu) != bits) x++;
+    return *x;
+}
+
+void k3_round_q8_K(const float *x, void *act, size_t n)
+{
+    struct k3_q8_K *block = act;
+    for (size_t i = 0; i < n; i += 256, x += 256, block++) {
+        uint32_t bits = largest_bits(x, 256);
+        float inverse = -127.0f / first_of_magnitude(x, bits);
+        if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
+            *block = (struct k3_q8_K){.d = bits >= F32_INFINITY_BITS ? NAN : 0.0f};
+            continue;
+        }
+        block->d = 1.0f / inverse;
+        for (int j = 0; j < 256; j++) {
+            int q = round_to_even(x[j] * inverse);
+            block->q[j] = (int8_t)(q < 127 ? q : 127);
+        }
+        for (int k = 0; k < 16; k++) {
+            int sum = 0;
+            for (int j = 0; j < 16; j++) sum += block->q[16 * k + j];
+            block->sums[k] = (int16_t)sum;
+        }
+    }
+}
