@@ -48,11 +48,12 @@ static struct kda make_kda(size_t n, size_t heads, size_t dim, float strongest_d
 {
     struct test_random r = {n * 1000 + dim};
     size_t size = n * heads * dim;
+    float unit = 1 / sqrtf((float)dim); /* keys of about unit length, as L2 normalisation makes them */
     struct kda x = {n,
                     heads,
                     dim,
-                    randoms(&r, size, 0.3f),
-                    randoms(&r, size, 0.3f),
+                    randoms(&r, size, unit),
+                    randoms(&r, size, unit),
                     randoms(&r, size, 1),
                     randoms(&r, size, 1),
                     randoms(&r, n * heads, 1)};
