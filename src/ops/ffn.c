@@ -72,6 +72,17 @@ static void choose(const float *probs, const float *bias, size_t n_experts, size
     }
 }
 
+/* Taps take floats; ids are small enough to be exact. */
+static void show_ids(const struct k3_compute *c, int layer, const uint32_t *ids, size_t n, size_t top_k)
+{
+    if (!c->tap) return;
+    for (size_t t = 0; t < n; t++) {
+        float row[K3_MAX_TOP_K];
+        for (size_t i = 0; i < top_k; i++) row[i] = (float)ids[t * top_k + i];
+        k3_show(c, "ffn_moe_topk", layer, t, row, 1, top_k);
+    }
+}
+
 void k3_route(struct k3_compute *c, const struct k3_hparams *hp, const float *bias, float *logits, size_t n,
               int layer, uint32_t *ids, float *weights)
 {
@@ -82,11 +93,18 @@ void k3_route(struct k3_compute *c, const struct k3_hparams *hp, const float *bi
 
     for (size_t t = 0; t < n; t++) {
         const float *probs = logits + t * n_experts;
-        float *w = weights + t * top_k, sum = 0;
         choose(probs, bias, n_experts, top_k, ids + t * top_k);
-        for (size_t i = 0; i < top_k; i++) sum += w[i] = probs[ids[t * top_k + i]];
-        float scale = hp->weight_scale / (hp->normalise_weights ? sum + 1e-20f : 1.0f);
-        for (size_t i = 0; i < top_k; i++) w[i] *= scale;
+        for (size_t i = 0; i < top_k; i++) weights[t * top_k + i] = probs[ids[t * top_k + i]];
     }
+    show_ids(c, layer, ids, n, top_k);
+    k3_show(c, "ffn_moe_weights", layer, 0, weights, n, top_k);
+
+    for (size_t t = 0; t < n && hp->normalise_weights; t++) {
+        float *w = weights + t * top_k, sum = 0;
+        for (size_t i = 0; i < top_k; i++) sum += w[i];
+        for (size_t i = 0; i < top_k; i++) w[i] /= sum + 1e-20f;
+    }
+    k3_show(c, "ffn_moe_weights_norm", layer, 0, weights, n, top_k);
+    for (size_t i = 0; i < n * top_k; i++) weights[i] *= hp->weight_scale;
     k3_show(c, "ffn_moe_weights_scaled", layer, 0, weights, n, top_k);
 }
