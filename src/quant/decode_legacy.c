@@ -1,7 +1,6 @@
-/* decode_legacy.c - rows to f32: the plain floats, and the types whose weights are codes of 4 to 8 bits each
- * (q4_0 to q8_0, mxfp4, iq4_nl, iq4_xs).
+/* decode_legacy.c - rows to f32: the plain floats, and the types whose weights are codes of 4 to 8 bits each:
+ * q4_0 to q8_0, mxfp4, iq4_nl, iq4_xs.
  *
- * A block of 32 four-bit codes holds element j in the low half of byte j and element j + 16 in the high half.
  * The order of operations in each line is the format's definition: other orders round differently. */
 #include "quant/quant_internal.h"
 

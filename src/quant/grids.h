@@ -1,10 +1,12 @@
 /* grids.h - the code books: lists of the patterns that 8 (or 4) neighbouring weights may form.
  *
  * An entry is a 16-bit code with one digit a weight, the first weight in the lowest bits:
- *   8 weights, 2 bits each (iq1s, iq2xxs, iq2xs, iq2s); digit 0, 1, 2 is weight -1, 0, 1 in iq1s, 8, 25, 43
- * in the others; 4 weights, 3 bits each (iq3xxs, iq3s); digit k is 4 + 8k in iq3xxs, but 62 for k = 7, and 1
- * + 2k in iq3s. Codes take a quarter of the bytes' room in the first-level cache (iq1s: 4 KiB, not 16) and
- * can be spread out to bytes in registers. Every list is strictly ascending. */
+ *   iq1s                 8 weights, 2 bits each; digits 0, 1, 2 are -1, 0, 1
+ *   iq2xxs, iq2xs, iq2s  8 weights, 2 bits each; digits 0, 1, 2 are 8, 25, 43
+ *   iq3xxs               4 weights, 3 bits each; digit k is 4 + 8k, but 62 for k = 7
+ *   iq3s                 4 weights, 3 bits each; digit k is 1 + 2k
+ * Every list is strictly ascending. Codes take a quarter of the cache that a byte for each weight would
+ * (iq1s: 4 KiB, not 16), and are spread out to bytes in registers. */
 #ifndef K3_QUANT_GRIDS_H
 #define K3_QUANT_GRIDS_H
 
@@ -17,8 +19,8 @@ extern const uint16_t k3_grid_iq2s[1024];
 extern const uint16_t k3_grid_iq3xxs[256];
 extern const uint16_t k3_grid_iq3s[512];
 
-/* The functions below return one weight a byte, the first in the lowest byte. No byte carries into its
- * neighbour. */
+/* Functions that return 64 bits return a weight in each byte, the first in the lowest. No byte carries into
+ * the next one. */
 
 #define K3_BYTES(x) (0x0101010101010101u * (uint64_t)(x))
 

@@ -24,15 +24,14 @@ static inline float k3_f32_from_bf16(uint16_t h)
     return k3_f32_from_bits((uint32_t)h << 16);
 }
 
-/* Exact, subnormals, infinities and NaN included. Without branches, so that loops of it become vector code.
- */
+/* Exact, subnormals, infinities and NaN included. Has no branches, so that loops of it become vector code. */
 static inline float k3_f32_from_f16(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = (uint32_t)(h & 0x7fffu) << 13;
     uint32_t is_small = 0u - ((rest - (1u << 23)) >> 31);    /* exponent 0: all bits, else none */
     uint32_t is_top = 0u - (((31u << 23) - 1 - rest) >> 31); /* exponent 31 */
-    uint32_t normal =
-        rest + (112u << 23) + (is_top & 112u << 23); /* exponents get the new bias, 31 becomes 255 */
+    /* The exponent gets the bias of f32; 31 becomes 255. */
+    uint32_t normal = rest + (112u << 23) + (is_top & 112u << 23);
     /* Exponent 0 is mantissa * 2^-24: put the mantissa behind the leading 1 of 2^-14 and take that 1 away. */
     uint32_t small = k3_f32_bits(k3_f32_from_bits(rest + (113u << 23)) - 0x1p-14f);
     return k3_f32_from_bits(sign | (small & is_small) | (normal & ~is_small));

@@ -1,32 +1,35 @@
 /* portable.c - the products in plain C: the definition that every other implementation matches bit for bit.
  *
- * FORMULA. w is a row of n weights, x the activations, one f32 comes out.
- *   f32, f16, bf16 (x in f32): 16 partial sums, all 0 at first. For i below n rounded down to 16, in order:
- *     s[i % 16] += w[i] * x[i], multiplied and then added, each rounded. Then the sums are added in pairs,
- *     s[l] += s[l + 8] for l < 8, s[l + 4] for l < 4, s[l + 2], s[l + 1]; then to s[0] the products of the up
- * to 15 elements that are left, in order. A weight of 16 bits is widened first, which is exact. q8_0, mxfp4
- * (x in q8_0), blocks of 32, in order:  sum += (dw * dx) * f32(sum of qw[j] * qx[j]) iq1_m, iq2_xxs (x in
- * q8_K), blocks of 256, in order: sum += (dw / 8 * dx) * f32(sum of factor[j / 16] * qw[j] * qx[j]) dw, dx
- * are the f32 values of the scales; the sum in brackets is an exact int32: q8_0: |.| <= 32 * 128 * 127 < 2^19
- * mxfp4: 32 * 12 * 127 < 2^16 iq1_m: 256 * 15 * 9 * 127 < 2^23        iq2_xxs: 256 * 31 * 43 * 127 < 2^26
- * (its conversion to f32 rounds to even)
+ * FORMULA. w is a row of n weights, x the activations; one f32 comes out.
+ *
+ * f32, f16, bf16 (x in f32): 16 partial sums, all 0 at first. For each i up to n rounded down to 16, in
+ * order: s[i % 16] += w[i] * x[i] It is multiplied and then added, each rounded. Then the sums are added in
+ * pairs: s[l] += s[l + 8] for l < 8, s[l] += s[l + 4] for l < 4, s[l] += s[l + 2] for l < 2, s[0] += s[1].
+ * Then the products of the up to 15 elements that are left are added to s[0], in order. A weight of 16 bits
+ * is widened first, which is exact.
+ *
+ * q8_0, mxfp4 (x in q8_0), blocks of 32, in order:
+ *     sum += dw * dx * (sum of qw[j] * qx[j])
+ * iq1_m, iq2_xxs (x in q8_K), blocks of 256, in order:
+ *     sum += dw / 8 * dx * (sum of factor[j / 16] * qw[j] * qx[j])
+ * Operations go from left to right. dw and dx are the scales in f32. The sum in brackets is an exact int32,
+ * rounded to f32 (to even; only iq2_xxs can be too large to be exact):
+ *     q8_0     32 * 128 * 127      < 2^19        iq1_m    256 * 15 * 9 * 127   < 2^23
+ *     mxfp4    32 * 12 * 127       < 2^16        iq2_xxs  256 * 31 * 43 * 127  < 2^26
  *
  * LAYOUT. Rows of blocks at any address (quant_internal.h); activations as struct k3_q8_0, struct k3_q8_K or
  * f32, aligned as C has them. Nothing is read beyond either.
  *
- * MAPPING. The compiler vectorises the inner loops: 16 sums are four SSE registers; products of bytes are
- * made of 16 bit numbers with the instruction that multiplies eight pairs and adds neighbours. For the grid
- * types a block is first spread out to 256 int8 in 64-bit registers, eight weights at a time, then multiplied
- * by its factors to int16.
+ * MAPPING. The compiler vectorises the inner loops: 16 sums are four SSE registers; bytes are widened to 16
+ * bits and multiplied eight at a time. For the grid types a block is first spread out to 256 int8 in 64-bit
+ * registers, eight weights at a time, and multiplied by its factors to int16.
  *
- * COST. For each weight 4, 2, 2, 1.06, 0.53, 0.22 and 0.26 bytes (f32, f16, bf16, q8_0, mxfp4, iq1_m,
- * iq2_xxs) and one multiply-add. f32 is bound by the latency of its additions (16 weights in 4 cycles) and
- * then by memory; the grid types are bound by spreading the codes, about 25 operations for eight weights. */
+ * COST. For each weight one multiply-add and 4 (f32), 2 (f16, bf16), 1.06 (q8_0), 0.53 (mxfp4), 0.22 (iq1_m)
+ * or 0.26 bytes (iq2_xxs). f32 is bound by memory, or in cache by the latency of addition: 16 weights in 4
+ * cycles. The grid types are bound by spreading the codes, about 30 instructions for eight weights. */
 #include "quant/quant_internal.h"
 
 /* ---- floats ---- */
-
-#define LANES 16
 
 /* Element i of a row. */
 typedef float (*load_fn)(const uint8_t *w, size_t i);

@@ -1,24 +1,24 @@
 /* round.c - activations to 8 bits.
  *
- *   q8_0, for each 32:   d = f16(amax / 127),  q = rne(x * (127 / amax)),            amax = the largest |x|
- *   q8_K, for each 256:  d = 1 / i,            q = min(127, rne(x * i)), i = -127/m, m = the first x with |x|
- * = amax
+ *   q8_0, of 32 each:   d = f16(amax / 127),  q = rne(x * (127 / amax)),  amax = the largest |x|
+ *   q8_K, of 256 each:  d = 1 / i,  q = rne(x * i),  i = -127 / m,  m = the first x with |x| = amax
  *
- * rne rounds to the nearest integer, halves to the even one. In q8_0 the quotients are taken from amax itself
- * and not from its rounded d, as x86 vector code for this format does.
+ * rne rounds to the nearest integer, halves to the even one; its argument exceeds 127 by a rounding error at
+ * most. In q8_0 the quotients are taken from amax itself and not from its rounded d, as x86 vector code for
+ * this format does.
  *
  * Where these formulas have no answer:
  *   - a block whose amax is so small (0 included) that 127 / amax is infinite becomes d = 0, q = 0;
- *   - a block with an infinity or a NaN becomes d = NaN, q = 0, so that every product with it is NaN and the
- * mistake is seen instead of hidden. */
+ *   - a block with an infinity or a NaN becomes d = NaN, q = 0: every product with it is NaN, and the mistake
+ *     is seen instead of hidden. */
 #include "quant/quant_internal.h"
 
 #include <math.h>
 
 #define F32_INFINITY_BITS 0x7f800000u
 
-/* The bits of the largest |x|. Bits of positive floats are ordered as the floats are, with infinity and then
- * NaN above them, so this needs no comparison of floats. */
+/* The bits of the largest |x|. Bits of floats that are not negative are ordered as the floats are, with
+ * infinity and then NaN above them, so this needs no comparison of floats. */
 static uint32_t largest_bits(const float *x, size_t n)
 {
     uint32_t largest = 0;
@@ -72,10 +72,7 @@ void k3_round_q8_K(const float *x, void *act, size_t n)
             continue;
         }
         block->d = 1.0f / inverse;
-        for (int j = 0; j < 256; j++) {
-            int q = round_to_even(x[j] * inverse);
-            block->q[j] = (int8_t)(q < 127 ? q : 127);
-        }
+        for (int j = 0; j < 256; j++) block->q[j] = (int8_t)round_to_even(x[j] * inverse);
         for (int k = 0; k < 16; k++) {
             int sum = 0;
             for (int j = 0; j < 16; j++) sum += block->q[16 * k + j];
