@@ -2,11 +2,12 @@
  *
  * FORMULA. w is a row of n weights, x the activations; one f32 comes out.
  *
- * f32, f16, bf16 (x in f32): 16 partial sums, all 0 at first. For each i up to n rounded down to 16, in
- * order: s[i % 16] += w[i] * x[i] It is multiplied and then added, each rounded. Then the sums are added in
- * pairs: s[l] += s[l + 8] for l < 8, s[l] += s[l + 4] for l < 4, s[l] += s[l + 2] for l < 2, s[0] += s[1].
- * Then the products of the up to 15 elements that are left are added to s[0], in order. A weight of 16 bits
- * is widened first, which is exact.
+ * f32, f16, bf16 (x in f32): 16 partial sums, all 0 at first. For i = 0 .. n - n % 16 - 1, in order:
+ *     s[i % 16] += w[i] * x[i]
+ * which is a multiplication and then an addition, each rounded. Then the sums are added in pairs:
+ *     s[l] += s[l + 8] for l < 8;  s[l] += s[l + 4] for l < 4;  s[l] += s[l + 2] for l < 2;  s[0] += s[1]
+ * Then the products of the n % 16 elements that are left are added to s[0], in order. A weight of 16 bits is
+ * widened first, which is exact.
  *
  * q8_0, mxfp4 (x in q8_0), blocks of 32, in order:
  *     sum += dw * dx * (sum of qw[j] * qx[j])
