@@ -167,3 +167,36 @@ float *prefill(struct k3_model *model, const int32_t *ids, size_t n, uint32_t ba
     k3_session_free(session);
     return logits;
 }
+
+float *follow_greedy(struct k3_model *model, const char *dir, const struct prompt *p, size_t n,
+                     double tolerance)
+{
+    char path[256];
+    size_t n_ids, n_margins;
+    snprintf(path, sizeof path, "%s/greedy.txt", dir);
+    double *ids = read_number_line(path, p->name, &n_ids);
+    snprintf(path, sizeof path, "%s/greedy_margin.txt", dir);
+    double *margins = read_number_line(path, p->name, &n_margins);
+    assert_int_equal(n_ids, n);
+    assert_int_equal(n_margins, n);
+
+    struct k3_error err;
+    struct k3_model_info info;
+    k3_model_get_info(model, &info);
+    float *logits = malloc(n * info.n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    struct k3_session *session = new_session(model, 0);
+    if (k3_session_feed(session, p->ids, p->n, NULL, 1, logits, &err) != K3_OK) fail_msg("%s", err.message);
+    for (size_t i = 0; i < n; i++) {
+        float *row = logits + i * info.n_vocab;
+        int32_t best = argmax(row, info.n_vocab), id = (int32_t)ids[i];
+        if (best != id && margins[i] >= tolerance)
+            fail_msg("%s: greedy token %zu is %d, expected %d (margin %g)", p->name, i, best, id, margins[i]);
+        if (i + 1 < n && k3_session_feed(session, &id, 1, NULL, 1, row + info.n_vocab, &err) != K3_OK)
+            fail_msg("%s", err.message);
+    }
+    k3_session_free(session);
+    free(ids);
+    free(margins);
+    return logits;
+}

@@ -44,6 +44,12 @@ struct k3_session *new_session(struct k3_model *model, uint32_t batch);
 /* Feeds ids to a new session, `batch` at a time, and returns the logits of every row. End with free(). */
 float *prefill(struct k3_model *model, const int32_t *ids, size_t n, uint32_t batch);
 
+/* Feeds a prompt and then the `n` greedy tokens of the reference in `dir` (greedy.txt, greedy_margin.txt) one
+ * by one. Where our own choice is another, the reference's margin must be below `tolerance`. Returns the
+ * logits that each choice was made from, [n][n_vocab]; end with free(). */
+float *follow_greedy(struct k3_model *model, const char *dir, const struct prompt *p, size_t n,
+                     double tolerance);
+
 int32_t argmax(const float *logits, size_t n);
 
 #endif

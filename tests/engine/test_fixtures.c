@@ -90,38 +90,17 @@ static void exact_logits_agree_in_batches_of_any_size(void **state)
     }
 }
 
-/* Follows the reference's greedy tokens and compares each choice, and for p0 the logits it was made from. */
+/* Greedy tokens, and for p0 the logits each was taken from. */
 static void check_greedy(const struct fixture *f, struct k3_model *model, const struct prompt *p)
 {
-    char path[256];
-    size_t n, n_margins, n_vocab;
-    snprintf(path, sizeof path, FIXTURES "/ref/%s/exact/greedy.txt", f->name);
-    double *ids = read_number_line(path, p->name, &n);
-    snprintf(path, sizeof path, FIXTURES "/ref/%s/exact/greedy_margin.txt", f->name);
-    double *margins = read_number_line(path, p->name, &n_margins);
-    assert_int_equal(n, 32);
-    assert_int_equal(n_margins, n);
-    float *want = reference(f, "logits_greedy", p->name, n, &n_vocab);
-
-    struct k3_error err;
-    struct k3_model_info info;
-    k3_model_get_info(model, &info);
-    float *logits = malloc(info.n_vocab * sizeof *logits);
-    struct k3_session *session = new_session(model, 0);
-    assert_int_equal(k3_session_feed(session, p->ids, p->n, NULL, 1, logits, &err), K3_OK);
-    for (size_t i = 0; i < n; i++) {
-        int32_t best = argmax(logits, info.n_vocab), id = (int32_t)ids[i];
-        if (best != id && margins[i] >= TOLERANCE)
-            fail_msg("%s %s: greedy token %zu is %d, expected %d (margin %g)", f->name, p->name, i, best, id,
-                     margins[i]);
-        if (want) check_exact(f, "greedy", p, logits, want + i * n_vocab, 1, n_vocab);
-        assert_int_equal(k3_session_feed(session, &id, 1, NULL, 1, logits, &err), K3_OK);
-    }
-    k3_session_free(session);
-    free(logits);
+    char dir[256];
+    size_t n_vocab;
+    snprintf(dir, sizeof dir, FIXTURES "/ref/%s/exact", f->name);
+    float *logits = follow_greedy(model, dir, p, 32, TOLERANCE);
+    float *want = reference(f, "logits_greedy", p->name, 32, &n_vocab);
+    if (want) check_exact(f, "greedy", p, logits, want, 32, n_vocab);
     free(want);
-    free(ids);
-    free(margins);
+    free(logits);
 }
 
 static void greedy_tokens_agree(void **state)
