@@ -74,7 +74,7 @@ struct k3_gguf {
     struct k3_gguf_tensor *tensors;  /* of all shards, in shard and file order */
     uint32_t version;                /* of shard 0: 2 or 3 */
     uint64_t bytes;                  /* of all files together */
-    struct k3_gguf_private *private; /* hash tables and memory */
+    struct k3_gguf_private *private; /* sorted indexes and memory */
 };
 
 /* Opens `path` and, if it is one shard of a set (PREFIX-00001-of-00008.gguf), all other shards beside it.
