@@ -2,6 +2,7 @@
 #include "model/model_internal.h"
 #include "quant/quant.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -85,13 +86,47 @@ static bool fits(const struct k3_gguf_tensor *t, enum k3_form form, const struct
     return true;
 }
 
-static void print_shape(char *out, size_t size, const uint64_t *ne, int n)
+struct line {
+    char text[320];
+    size_t n;
+};
+
+static void add(struct line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(struct line *line, const char *format, ...)
+{
+    size_t room = sizeof line->text - line->n;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line->text + line->n, room, format, args);
+    va_end(args);
+    line->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void add_shape(struct line *line, const uint64_t *ne, int n)
 {
     while (n > 1 && ne[n - 1] == 1) n--;
-    size_t at = (size_t)snprintf(out, size, "[");
-    for (int i = 0; i < n && at < size; i++)
-        at += (size_t)snprintf(out + at, size - at, i ? ", %" PRIu64 : "%" PRIu64, ne[i]);
-    if (at < size) snprintf(out + at, size - at, "]");
+    for (int i = 0; i < n; i++) {
+        add(line, "%s", i ? ", " : "[");
+        if (ne[i])
+            add(line, "%" PRIu64, ne[i]);
+        else
+            add(line, "?");
+    }
+    add(line, "]");
+}
+
+static void note_shape(struct k3_exam *exam, const struct k3_gguf_tensor *t, enum k3_form form,
+                       const struct k3_shape *shape)
+{
+    struct line line = {"", 0};
+    add_shape(&line, t->ne, K3_GGUF_MAX_DIMS);
+    add(&line, " but %s", form == K3_FORM_AT_LEAST ? "at least " : "");
+    add_shape(&line, shape->ne, K3_SHAPE_MAX);
+    add(&line, " is expected");
+    for (int i = 0; i < K3_SHAPE_MAX && shape->text[i]; i++)
+        add(&line, "%s%s", i ? ", " : ": ", shape->text[i]);
+    k3_exam_note(exam, K3_ERR_FORMAT, "tensor %s has shape %s", t->name, line.text);
 }
 
 static void check_tensor(struct k3_exam *exam, const struct k3_gguf_tensor *t, enum k3_role role,
@@ -100,13 +135,7 @@ static void check_tensor(struct k3_exam *exam, const struct k3_gguf_tensor *t, e
     struct k3_shape shape = k3_role_shape(exam, role, layer);
     enum k3_form form = k3_role_form(role);
     const char *type = k3_type_info(t->type)->name;
-    char is[96], wanted[96];
-    if (!fits(t, form, &shape)) {
-        print_shape(is, sizeof is, t->ne, K3_GGUF_MAX_DIMS);
-        print_shape(wanted, sizeof wanted, shape.ne, K3_SHAPE_MAX);
-        k3_exam_note(exam, K3_ERR_FORMAT, "tensor %s has shape %s but %s is expected: [%s]", t->name, is,
-                     wanted, shape.text);
-    }
+    if (!fits(t, form, &shape)) note_shape(exam, t, form, &shape);
     if (form != K3_FORM_MATRIX && t->type != K3_TYPE_F32)
         k3_exam_note(exam, K3_ERR_UNSUPPORTED, "tensor %s is of type %s; vectors must be f32", t->name, type);
     if (form == K3_FORM_MATRIX && !k3_decoder(t->type))

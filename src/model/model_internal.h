@@ -88,8 +88,8 @@ enum k3_form {
 #define K3_SHAPE_MAX 3
 
 struct k3_shape {
-    uint64_t ne[K3_SHAPE_MAX]; /* 0: not known, because a key is wrong */
-    const char *text;          /* in words of the keys */
+    uint64_t ne[K3_SHAPE_MAX];      /* 0: not known, because a key is wrong */
+    const char *text[K3_SHAPE_MAX]; /* in words of the keys; NULL for a missing dimension */
 };
 
 /* Whether layer `layer` has a tensor of this role if the model has the role's part at all. */
