@@ -1,0 +1,172 @@
+/* options.c - the option parser, --help, and the default model. */
+#include "common/options.h"
+#include "common/number.h"
+#include "common/program.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+/* getopt's value for a long option is this plus its index in the table, to tell it from a letter. */
+#define LONG_BASE 256
+
+/* "--temp" or "-n": as --help shows it, the long form first. */
+static void option_label(const struct k3_option *option, char *out, size_t size)
+{
+    if (option->name)
+        snprintf(out, size, "--%s", option->name);
+    else
+        snprintf(out, size, "-%c", option->letter);
+}
+
+static bool takes_value(const struct k3_option *option)
+{
+    return option->kind >= K3_OPTION_TEXT;
+}
+
+static const struct k3_option *find_option(const struct k3_option *table, int code)
+{
+    if (code >= LONG_BASE) return &table[code - LONG_BASE];
+    for (; table->kind != K3_OPTION_END; table++)
+        if (table->kind != K3_OPTION_HEADING && table->letter == code) return table;
+    return NULL;
+}
+
+static k3_status store_value(const struct k3_option *option, const char *text, struct k3_error *err)
+{
+    char label[64];
+    option_label(option, label, sizeof label);
+    uint64_t whole;
+    double real;
+
+    switch (option->kind) {
+    case K3_OPTION_FLAG:
+        *(bool *)option->value = true;
+        return K3_OK;
+    case K3_OPTION_TEXT:
+        *(const char **)option->value = text;
+        return K3_OK;
+    case K3_OPTION_U32:
+        if (k3_parse_whole(label, text, (uint64_t)option->min, (uint64_t)option->max, &whole, err) != K3_OK)
+            return err->status;
+        *(uint32_t *)option->value = (uint32_t)whole;
+        return K3_OK;
+    case K3_OPTION_U64:
+        if (k3_parse_whole(label, text, 0, UINT64_MAX, &whole, err) != K3_OK) return err->status;
+        *(uint64_t *)option->value = whole;
+        return K3_OK;
+    case K3_OPTION_FLOAT:
+        if (k3_parse_real(label, text, option->min, option->max, &real, err) != K3_OK) return err->status;
+        *(float *)option->value = (float)real;
+        return K3_OK;
+    case K3_OPTION_END:
+    case K3_OPTION_HEADING:
+        break;
+    }
+    return K3_OK;
+}
+
+/* What getopt_long refused, in one sentence. `code` is its return value, '?' or ':'. */
+static k3_status refuse(int code, char **argv, const struct k3_option *table, struct k3_error *err)
+{
+    const struct k3_option *option = optopt ? find_option(table, optopt) : NULL;
+    char label[64];
+    if (option) option_label(option, label, sizeof label);
+    if (option && code == ':') return k3_fail(err, K3_ERR_ARGUMENT, "option %s needs a value", label);
+    if (option) return k3_fail(err, K3_ERR_ARGUMENT, "option %s takes no value", label);
+    if (optopt)
+        return k3_fail(err, K3_ERR_ARGUMENT, "there is no option -%c; see %s --help", optopt,
+                       k3_program_name());
+    return k3_fail(err, K3_ERR_ARGUMENT, "there is no option %s; see %s --help", argv[optind - 1],
+                   k3_program_name());
+}
+
+k3_status k3_options_parse(int argc, char **argv, const struct k3_option *table, int max_operands,
+                           struct k3_error *err)
+{
+    struct option longs[K3_MAX_OPTIONS + 1] = {0};
+    char shorts[2 * K3_MAX_OPTIONS + 2] = ":", *letter = shorts + 1;
+    struct option *entry = longs;
+    for (int i = 0; table[i].kind != K3_OPTION_END && i < K3_MAX_OPTIONS; i++) {
+        if (table[i].kind == K3_OPTION_HEADING) continue;
+        int has_arg = takes_value(&table[i]) ? required_argument : no_argument;
+        if (table[i].name) *entry++ = (struct option){table[i].name, has_arg, NULL, LONG_BASE + i};
+        if (table[i].letter) {
+            *letter++ = table[i].letter;
+            if (has_arg == required_argument) *letter++ = ':';
+        }
+    }
+
+    opterr = 0;
+    optind = 1;
+    for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+        if (code == '?' || code == ':') return refuse(code, argv, table, err);
+        k3_status status = store_value(find_option(table, code), optarg, err);
+        if (status != K3_OK) return status;
+    }
+    if (argc - optind > max_operands)
+        return k3_fail(err, K3_ERR_ARGUMENT, "'%.80s' is unexpected; see %s --help",
+                       argv[optind + max_operands], k3_program_name());
+    return K3_OK;
+}
+
+#define HELP_COLUMN 26 /* where explanations begin */
+
+static void print_option(const struct k3_option *option)
+{
+    char left[64], letter[8] = "    ";
+    if (option->letter) snprintf(letter, sizeof letter, "-%c%s", option->letter, option->name ? ", " : "  ");
+    snprintf(left, sizeof left, "  %s%s%s%s%s", letter, option->name ? "--" : "",
+             option->name ? option->name : "", option->argument ? " " : "",
+             option->argument ? option->argument : "");
+    k3_out("%-*s", HELP_COLUMN, left);
+    if (strlen(left) >= HELP_COLUMN) k3_out("\n%*s", HELP_COLUMN, "");
+    for (const char *line = option->help; line;) {
+        const char *end = strchr(line, '\n');
+        k3_out("%.*s\n", end ? (int)(end - line) : (int)strlen(line), line);
+        line = end ? end + 1 : NULL;
+        if (line) k3_out("%*s", HELP_COLUMN, "");
+    }
+}
+
+void k3_options_help(const struct k3_option *table)
+{
+    for (; table->kind != K3_OPTION_END; table++) {
+        if (table->kind == K3_OPTION_HEADING)
+            k3_out("\n%s\n", table->help);
+        else
+            print_option(table);
+    }
+}
+
+#define SMALL_MODEL "k3-tiny-IQ1_M.gguf"
+
+/* Whether folder/SMALL_MODEL can be read; its name goes to `out`. */
+static bool has_model(const char *folder, const char *below, char *out, size_t size)
+{
+    int n = snprintf(out, size, "%s%s" SMALL_MODEL, folder, below);
+    return n > 0 && (size_t)n < size && access(out, R_OK) == 0;
+}
+
+k3_status k3_engine_find_model(struct k3_engine *engine, struct k3_error *err)
+{
+    static char path[PATH_MAX];
+    if (engine->model) return K3_OK;
+
+    char folder[PATH_MAX] = "";
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    folder[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[1] = 0;
+
+    bool found = has_model(folder, "../../models/", path, sizeof path) ||
+                 has_model("models/", "", path, sizeof path) ||
+                 has_model(folder, "../share/k3/", path, sizeof path) ||
+                 has_model(K3_DATA_FOLDER, "/", path, sizeof path);
+    if (!found)
+        return k3_fail(err, K3_ERR_ARGUMENT,
+                       "which model? " SMALL_MODEL " is not found; name one with -m FILE");
+    engine->model = path;
+    return K3_OK;
+}

@@ -1,0 +1,82 @@
+/* verb_inspect.c - what a GGUF file holds: its metadata, its tensors by type, the census of experts and the
+ * problems. Only headers are read. The exit status is 1 when there is a problem. */
+#include "verbs.h"
+#include "inspect.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define ABOUT                                                                                                \
+    "Usage: k3tool inspect [--json] FILE\n"                                                                  \
+    "Shows what a GGUF file, or the set that a shard belongs to, holds. Weights are not read.\n"             \
+    "The exit status is 1 when something is wrong with the file.\n"
+
+struct k3_gguf_string k3_inspection_architecture(const struct k3_inspection *found)
+{
+    struct k3_gguf_string name = {"", 0};
+    if (found->gguf) k3_gguf_get_string(found->gguf, "general.architecture", &name, NULL);
+    return name;
+}
+
+double k3_inspection_real(const struct k3_gguf_value *value, uint64_t i)
+{
+    const char *items = value->array.items;
+    if (value->array.kind == K3_GGUF_F64) {
+        double real;
+        memcpy(&real, items + i * sizeof real, sizeof real);
+        return real;
+    }
+    float real;
+    memcpy(&real, items + i * sizeof real, sizeof real);
+    return real;
+}
+
+/* Opens and counts; a file that cannot be opened is a finding, not the end. */
+static k3_status take(struct k3_inspection *found, struct k3_error *err)
+{
+    if (k3_gguf_open(found->path, &found->gguf, &found->broken) != K3_OK) return K3_OK;
+    return k3_census_take(found->gguf, &found->census, err);
+}
+
+static const char *first_problem(const struct k3_inspection *found)
+{
+    if (!found->gguf) return found->broken.message;
+    return found->census.n_problems ? found->census.problems[0] : NULL;
+}
+
+int k3_verb_inspect(int argc, char **argv)
+{
+    struct k3_error err;
+    struct k3_engine engine = {0};
+    bool json = false, help = false;
+    const struct k3_option table[] = {
+        {K3_OPTION_HEADING, .help = "Options"},
+        {K3_OPTION_FLAG, 0, "json", &json, 0, 0, NULL, "one JSON object instead of a table"},
+        K3_MODEL_OPTION(engine),
+        K3_HELP_OPTION(help),
+        {K3_OPTION_END},
+    };
+    k3_status status = k3_options_parse(argc, argv, table, 1, &err);
+    if (status == K3_OK && help) {
+        k3_out(ABOUT);
+        k3_options_help(table);
+    }
+    if (status != K3_OK || help) return k3_program_end(status, &err);
+
+    struct k3_inspection found = {0};
+    if (optind < argc) engine.model = argv[optind];
+    status = k3_engine_find_model(&engine, &err);
+    found.path = engine.model;
+    if (status == K3_OK) status = take(&found, &err);
+    if (status == K3_OK && json) status = k3_inspection_json(&found, &err);
+    if (status == K3_OK && !json && found.gguf) k3_inspection_table(&found);
+    if (status == K3_OK && first_problem(&found)) {
+        size_t n = found.gguf ? found.census.n_problems : 1;
+        status = n == 1 ? k3_fail(&err, K3_ERR_FORMAT, "%s", first_problem(&found))
+                        : k3_fail(&err, K3_ERR_FORMAT, "%s: %zu problems; the first: %s", found.path, n,
+                                  first_problem(&found));
+    }
+    k3_census_free(&found.census);
+    k3_gguf_close(found.gguf);
+    return k3_program_end(status, &err);
+}
