@@ -11,10 +11,10 @@
 /* getopt's value for a long option is this plus its index in the table, to tell it from a letter. */
 #define LONG_BASE 256
 
-/* "--temp" or "-n": as --help shows it, the long form first. */
-static void option_label(const struct k3_option *option, char *out, size_t size)
+/* "--tokens" or "-n", as it was written. */
+static void option_label(const struct k3_option *option, int code, char *out, size_t size)
 {
-    if (option->name)
+    if (code >= LONG_BASE)
         snprintf(out, size, "--%s", option->name);
     else
         snprintf(out, size, "-%c", option->letter);
@@ -33,10 +33,9 @@ static const struct k3_option *find_option(const struct k3_option *table, int co
     return NULL;
 }
 
-static k3_status store_value(const struct k3_option *option, const char *text, struct k3_error *err)
+static k3_status store_value(const struct k3_option *option, const char *label, const char *text,
+                             struct k3_error *err)
 {
-    char label[64];
-    option_label(option, label, sizeof label);
     uint64_t whole;
     double real;
 
@@ -72,7 +71,7 @@ static k3_status refuse(int code, char **argv, const struct k3_option *table, st
 {
     const struct k3_option *option = optopt ? find_option(table, optopt) : NULL;
     char label[64];
-    if (option) option_label(option, label, sizeof label);
+    if (option) option_label(option, optopt, label, sizeof label);
     if (option && code == ':') return k3_fail(err, K3_ERR_ARGUMENT, "option %s needs a value", label);
     if (option) return k3_fail(err, K3_ERR_ARGUMENT, "option %s takes no value", label);
     if (optopt)
@@ -102,7 +101,10 @@ k3_status k3_options_parse(int argc, char **argv, const struct k3_option *table,
     optind = 1;
     for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
         if (code == '?' || code == ':') return refuse(code, argv, table, err);
-        k3_status status = store_value(find_option(table, code), optarg, err);
+        const struct k3_option *option = find_option(table, code);
+        char label[64];
+        option_label(option, code, label, sizeof label);
+        k3_status status = store_value(option, label, optarg, err);
         if (status != K3_OK) return status;
     }
     if (argc - optind > max_operands)
