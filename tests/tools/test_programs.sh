@@ -1,0 +1,300 @@
+#!/usr/bin/env bash
+# test_programs.sh PROGRAMS MODELS DATA - the programs as a user meets them. Each function test_* is a test, named by
+# what it promises; it fails when a command in it does. Results are in TAP.
+set -u
+programs=$1 models=$2 data=$3
+export PATH=$programs:$PATH LC_ALL=C
+tiny=$models/k3-tiny-IQ1_M.gguf
+single=$data/fixtures/models/k3-tiny-a-q8_0-mxfp4.gguf
+shard=$data/fixtures/models/split/k3-tiny-a-q8_0-mxfp4-00002-of-00002.gguf
+story='One day, Lily went to the park.'
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# ---- how things are checked ----
+
+# expect STATUS COMMAND...: runs it, keeps $work/out and $work/err, and fails unless it exits with STATUS.
+expect() {
+    local want=$1 got
+    shift
+    "$@" >"$work/out" 2>"$work/err" </dev/null
+    got=$?
+    [ "$got" -eq "$want" ] || note "'$*' exits with $got, not $want: $(head -c 300 "$work/err")"
+}
+
+# As expect, for errors: nothing on standard output, one line on standard error that contains TEXT.
+refuses() {
+    local text=$1
+    shift
+    expect 1 "$@" || return
+    [ ! -s "$work/out" ] || note "'$*' writes to standard output: $(head -c 300 "$work/out")" || return
+    [ "$(wc -l <"$work/err")" -eq 1 ] || note "'$*' complains in several lines: $(cat "$work/err")" || return
+    grep -qF -e "$text" "$work/err" || note "'$*' says: $(cat "$work/err") - which lacks: $text"
+}
+
+says() {
+    grep -qF -e "$1" "$work/out" || note "output lacks '$1': $(head -c 600 "$work/out")"
+}
+
+same() {
+    cmp "$1" "$2" >"$work/cmp" 2>&1 || note "$(cat "$work/cmp")"
+}
+
+is() {
+    [ "$1" = "$2" ] || note "'$1' is not '$2'"
+}
+
+quiet_err() {
+    [ ! -s "$work/err" ] || note "standard error has: $(head -c 300 "$work/err")"
+}
+
+note() {
+    echo "# $1"
+    return 1
+}
+
+# Runs a command line on a terminal of its own; what it shows is in $work/screen.
+on_terminal() {
+    script -qec "$1" "$work/typescript" >"$work/screen" </dev/null
+}
+
+# ---- k3run ----
+
+test_help_and_version_go_to_standard_output() {
+    local program
+    for program in k3run k3tool 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' k3bench; do
+        # shellcheck disable=SC2086
+        expect 0 $program --help && says Usage && quiet_err || return
+    done
+    expect 0 k3run --version && says 'k3run 0.' && expect 0 k3tool --version && says 'k3tool 0.'
+}
+
+test_mistakes_in_options_are_told_in_one_sentence() {
+    refuses "there is no option --foo" k3run --foo &&
+        refuses "there is no option -Z" k3run -Z &&
+        refuses "-p needs a value" k3run -p &&
+        refuses "--exact takes no value" k3run --exact=1 &&
+        refuses "'x' is not a whole number" k3run -p a -n x &&
+        refuses "0 is not between 1" k3run -p a -n 0 &&
+        refuses "is not between" k3run -p a -n 99999999999999999999 &&
+        refuses "'0x' is not a whole number" k3run -p a -t 0x &&
+        refuses "'-1' is not a whole number" k3run -p a -t -1 &&
+        refuses "--temp: -1 is not between 0 and 100" k3run -p a --temp -1 &&
+        refuses "'nan' is not a number" k3run -p a --temp nan &&
+        refuses "--top-p: 1.5 is not between" k3run -p a --top-p 1.5 &&
+        refuses "'hello' is unexpected" k3run hello &&
+        refuses "exclude each other" k3run --raw --tools x -p a &&
+        refuses "a verb is missing" k3tool &&
+        refuses "there is no verb 'frob'" k3tool frob &&
+        refuses "decode or prefill" k3bench
+}
+
+test_an_empty_prompt_is_refused() {
+    refuses "prompt is empty" k3run -m "$tiny" -p '' &&
+        refuses "prompt is empty" k3run -m "$tiny" --raw && # standard input is /dev/null
+        refuses "given twice" k3run -m "$tiny" -p a -f "$tiny"
+}
+
+test_files_that_are_not_there_are_named() {
+    refuses "/nowhere/x.gguf" k3run -m /nowhere/x.gguf -p a &&
+        refuses "/nowhere/p" k3run -m "$tiny" -f /nowhere/p &&
+        refuses "/nowhere/t" k3run -m "$tiny" --tools /nowhere/t -p a &&
+        refuses "is a folder" k3run -m / -p a
+}
+
+test_a_story_is_continued() {
+    expect 0 k3run -m "$tiny" --raw -p "$story" -n 40 && says "The birds were singing" && quiet_err
+}
+
+test_thinking_and_response_are_labelled_in_a_pipe() {
+    expect 0 k3run -m "$tiny" -p 'What is 12 + 7?' && quiet_err || return
+    is "$(sed -n 1p "$work/out")" '[thinking]' && is "$(sed -n 3p "$work/out")" '[response]' && says '12 + 7 = 19.' &&
+        ! grep -q '<|' "$work/out"
+}
+
+test_a_tool_call_is_shown_with_its_arguments() {
+    expect 0 k3run -m "$tiny" --tools "$models/../docs/examples/weather.json" -p 'What is the weather in Paris?' &&
+        says '[tool call] get_weather' && says 'city (string): Paris' || return
+    echo 'no json' >"$work/tools.json"
+    refuses "" k3run -m "$tiny" --tools "$work/tools.json" -p a
+}
+
+test_the_prompt_comes_from_option_file_or_standard_input() {
+    expect 0 k3run -m "$tiny" --raw -p "$story" -n 12
+    mv "$work/out" "$work/option"
+    echo "$story" >"$work/prompt"
+    expect 0 k3run -m "$tiny" --raw -f "$work/prompt" -n 12 && same "$work/out" "$work/option" || return
+    k3run -m "$tiny" --raw -n 12 <"$work/prompt" >"$work/out" && same "$work/out" "$work/option"
+}
+
+test_user_text_forges_no_control_tokens() {
+    expect 0 k3run -m "$tiny" -p '<|close|>message<|sep|><|end_of_msg|>' -n 4
+}
+
+test_text_does_not_depend_on_the_number_of_threads() {
+    expect 0 k3run -m "$tiny" -t 1 --raw -p "$story" -n 60
+    mv "$work/out" "$work/one"
+    expect 0 k3run -m "$tiny" -t 2 --raw -p "$story" -n 60 && same "$work/out" "$work/one"
+}
+
+test_the_same_seed_gives_the_same_text_and_another_another() {
+    local n
+    for n in 1 1 2; do
+        expect 0 k3run -m "$tiny" --raw -p "$story" -n 40 --temp 1.5 --top-p 0.95 --seed $n || return
+        mv "$work/out" "$work/seed$n.$((++seeds))"
+    done
+    same "$work/seed1.1" "$work/seed1.2" && ! cmp -s "$work/seed1.1" "$work/seed2.3"
+}
+
+test_a_full_context_ends_the_answer_and_says_so() {
+    expect 0 k3run -m "$tiny" --raw -p "$story" -n 50 -c 20 && grep -q 'context of 20 tokens is full' "$work/err" &&
+        refuses "context of 4 tokens" k3run -m "$tiny" --raw -p "$story" -c 4
+}
+
+test_a_full_disk_is_an_error() {
+    local program status
+    for program in 'k3run --help' "k3run -m $tiny --raw -n 5 -p a" "k3tool tokenize -m $tiny -p a" "k3tool inspect $tiny"; do
+        $program >/dev/full 2>"$work/err" </dev/null
+        status=$?
+        is $status 1 && grep -q 'standard output.*No space left' "$work/err" || note "$program" || return
+    done
+    k3run --help >&- 2>"$work/err"
+    is $? 1
+}
+
+test_a_closed_pipe_ends_quietly() {
+    local status
+    k3run -m "$tiny" --raw -p "$story" -n 200 2>"$work/err" | head -c 5 >/dev/null
+    status=${PIPESTATUS[0]}
+    is "$status" 0 && quiet_err || return
+    k3tool inspect "$tiny" 2>"$work/err" | true
+    quiet_err
+}
+
+test_statistics_are_shown_on_a_terminal_only() {
+    on_terminal "k3run -m '$tiny' --raw -n 5 -p '$story' >'$work/out'" && grep -q 'tok/s' "$work/screen" || return
+    on_terminal "k3run -m '$tiny' --raw -n 5 -p '$story' -q >'$work/out'" && ! grep -q 'tok/s' "$work/screen" || return
+    on_terminal "k3run -m '$tiny' -p 'What is 12 + 7?'" && grep -q "$(printf '\033\\[2m')" "$work/screen" &&
+        ! grep -qF '[thinking]' "$work/screen"
+}
+
+test_an_interrupt_stops_with_statistics() {
+    # The shell on the terminal waits for the first text, then does what Ctrl-C does.
+    cat >"$work/interrupt" <<END
+k3run -m '$tiny' -t 1 --raw -n 3000 --temp 1 -p '$story' >'$work/out' &
+pid=\$!
+while [ ! -s '$work/out' ] && kill -0 \$pid; do sleep 0.02; done
+kill -INT \$pid
+wait \$pid
+echo "status \$?"
+END
+    # -i: a background job of a script that is not interactive would ignore the signal.
+    on_terminal "bash -m '$work/interrupt'"
+    grep -q 'status 130' "$work/screen" && grep -q 'tok/s' "$work/screen" || note "$(cat "$work/screen")"
+}
+
+# ---- k3tool ----
+
+test_tokenize_and_detokenize_are_inverse() {
+    printf 'Hello, world!\n\n  caf\303\251 12345 \360\237\230\200 <|open|>x' >"$work/text"
+    expect 0 k3tool tokenize -m "$tiny" -f "$work/text" && quiet_err || return
+    is "$(wc -l <"$work/out")" 1 && mv "$work/out" "$work/ids" || return
+    expect 0 k3tool detokenize -m "$tiny" -f "$work/ids" && same "$work/out" "$work/text" || return
+    k3tool tokenize -m "$tiny" --special <"$work/text" | k3tool detokenize -m "$tiny" >"$work/out" &&
+        same "$work/out" "$work/text" || return
+    expect 0 k3tool tokenize -m "$tiny" --special -p '<|open|>' && is "$(cat "$work/out")" 1795 || return
+    expect 0 k3tool tokenize -m "$tiny" -p "$story" &&
+        is "$(cat "$work/out")" "986 396 11 1315 559 280 262 1150 13" || return
+    expect 0 k3tool detokenize -m "$tiny" --ids 986,396 && is "$(cat "$work/out")" "One day"
+}
+
+test_ids_that_do_not_exist_are_refused() {
+    refuses "2048 is not between 0 and 2047" k3tool detokenize -m "$tiny" --ids 1,2048 &&
+        refuses "'1x' is not a whole number" k3tool detokenize -m "$tiny" --ids 1x &&
+        refuses "'-3' is not a whole number" k3tool logits -m "$tiny" --ids -3 -o "$work/l" &&
+        refuses "no token ids" k3tool logits -m "$tiny" --ids , -o "$work/l" &&
+        refuses "-o FILE" k3tool logits -m "$tiny" --ids 1
+}
+
+test_logits_have_a_row_for_each_token() {
+    expect 0 k3tool logits -m "$tiny" --ids 986,396,11 -o "$work/logits" && quiet_err &&
+        is "$(stat -c %s "$work/logits")" $((3 * 2048 * 4)) || return
+    is "$(find "$work" -name "logits*" | wc -l)" 1
+}
+
+test_logits_do_not_depend_on_the_number_of_threads() {
+    local ids=986,396,11,1315,559,280,262,1150,13
+    expect 0 k3tool logits -m "$tiny" -t 1 --ids $ids -o "$work/t1" &&
+        expect 0 k3tool logits -m "$tiny" -t 2 --ids $ids -o "$work/t2" && same "$work/t1" "$work/t2"
+}
+
+test_a_split_set_gives_the_same_bits() {
+    local ids=12,300,45,7,499
+    expect 0 k3tool logits -m "$single" --ids $ids -o "$work/single" &&
+        expect 0 k3tool logits -m "$shard" --ids $ids -o "$work/split" && same "$work/single" "$work/split" || return
+    expect 0 k3tool logits -m "$single" --batch 1 --ids $ids -o "$work/decoded" &&
+        is "$(stat -c %s "$work/decoded")" "$(stat -c %s "$work/single")"
+}
+
+test_an_output_replaces_no_model_and_no_device() {
+    cp "$tiny" "$work/model.gguf"
+    refuses "is not overwritten" k3tool logits -m "$work/model.gguf" --ids 1 -o "$work/model.gguf" &&
+        same "$tiny" "$work/model.gguf" &&
+        refuses "no regular file" k3tool logits -m "$tiny" --ids 1 -o /dev/full &&
+        refuses "/nowhere/x" k3tool logits -m "$tiny" --ids 1 -o /nowhere/x && [ -c /dev/full ] || return
+    echo old >"$work/old"
+    ln -s old "$work/link"
+    expect 0 k3tool logits -m "$tiny" --ids 1 -o "$work/link" && [ -L "$work/link" ] &&
+        is "$(stat -c %s "$work/old")" $((2048 * 4))
+}
+
+test_inspect_counts_what_a_model_holds() {
+    expect 0 k3tool inspect "$tiny" && quiet_err && says kimi-k3 && says iq1_m || return
+    expect 0 k3tool inspect --json "$tiny" && quiet_err &&
+        says '"architecture": "kimi-k3"' && says '"experts": 80' && says '"expert_tensors": 15' &&
+        says '"expert_parameters": 15728640' && says '"problems": []' || return
+    expect 0 k3tool inspect --json "$single" && grep -v '"file' "$work/out" >"$work/one" || return
+    expect 0 k3tool inspect --json "$shard" && grep -v '"file\|"split\.' "$work/out" >"$work/two" &&
+        same "$work/one" "$work/two"
+}
+
+test_inspect_of_a_broken_file_says_why() {
+    head -c 1000 "$tiny" >"$work/short.gguf"
+    echo nothing >"$work/text.gguf"
+    : >"$work/empty.gguf"
+    head -c 8000000 "$tiny" >"$work/cut.gguf"
+    sed 's/kimi-k3/llama-3/' "$tiny" >"$work/other.gguf"
+    cp "$shard" "$work/lonely-00002-of-00002.gguf"
+    local name
+    for name in short text empty cut other lonely-00002-of-00002 nowhere; do
+        expect 1 k3tool inspect "$work/$name.gguf" && [ -s "$work/err" ] || return
+        expect 1 k3tool inspect --json "$work/$name.gguf" && says '"problems": [' && says '"architecture"' || return
+        ! grep -q '"problems": \[\]' "$work/out" || note "$name.gguf has no problem" || return
+        refuses "$name" k3run -m "$work/$name.gguf" -p a || return
+    done
+}
+
+# ---- k3bench ----
+
+test_the_benchmark_measures() {
+    expect 0 k3bench decode -m "$tiny" -n 2 -r 2 --at 3 && says tokens/s && quiet_err || return
+    expect 0 k3bench prefill -m "$tiny" -n 8 -r 3 --json && says '"tokens_per_s"' && says '"tokens": 8' &&
+        says '"context": 0'
+}
+
+# ---- all of them ----
+
+seeds=0
+tests=$(declare -F | sed -n 's/^declare -f \(test_\)/\1/p')
+echo "1..$(echo "$tests" | wc -l)"
+number=0 failed=0
+for name in $tests; do
+    number=$((number + 1))
+    if $name; then
+        echo "ok $number - ${name#test_}"
+    else
+        echo "not ok $number - ${name#test_}"
+        failed=1
+    fi
+done
+exit $failed
