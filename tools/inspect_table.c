@@ -83,7 +83,7 @@ static void write_size(const char *what, uint64_t bytes)
 
 static void write_types(const struct k3_census *census)
 {
-    k3_out("\n  %-10s %8s %24s %12s\n", "type", "tensors", "bytes", "");
+    k3_out("\n  %-10s %8s %24s\n", "type", "tensors", "bytes");
     for (uint32_t id = 0; id < K3_TYPE_COUNT; id++) {
         const struct k3_census_type *type = &census->types[id];
         char exact[K3_NUMBER_MAX], rough[K3_NUMBER_MAX];

@@ -253,9 +253,10 @@ test_inspect_counts_what_a_model_holds() {
     expect 0 k3tool inspect --json "$tiny" && quiet_err &&
         says '"architecture": "kimi-k3"' && says '"experts": 80' && says '"expert_tensors": 15' &&
         says '"expert_parameters": 15728640' && says '"problems": []' || return
-    expect 0 k3tool inspect --json "$single" && grep -v '"file' "$work/out" >"$work/one" || return
-    expect 0 k3tool inspect --json "$shard" && grep -v '"file\|"split\.' "$work/out" >"$work/two" &&
-        same "$work/one" "$work/two"
+    # A set holds what the single file does, up to the keys that divide it.
+    expect 0 k3tool inspect --json "$single" && sed '/"file/d; /"metadata"/,/^  }/d' "$work/out" >"$work/one" || return
+    expect 0 k3tool inspect --json "$shard" && says '"files": 2' || return
+    sed '/"file/d; /"metadata"/,/^  }/d' "$work/out" >"$work/two" && same "$work/one" "$work/two"
 }
 
 test_inspect_of_a_broken_file_says_why() {
@@ -264,13 +265,13 @@ test_inspect_of_a_broken_file_says_why() {
     : >"$work/empty.gguf"
     head -c 8000000 "$tiny" >"$work/cut.gguf"
     sed 's/kimi-k3/llama-3/' "$tiny" >"$work/other.gguf"
-    cp "$shard" "$work/lonely-00002-of-00002.gguf"
+    cp "$shard" "$work/lone-00002-of-00002.gguf"
     local name
-    for name in short text empty cut other lonely-00002-of-00002 nowhere; do
+    for name in short text empty cut other lone-00002-of-00002 nowhere; do
         expect 1 k3tool inspect "$work/$name.gguf" && [ -s "$work/err" ] || return
         expect 1 k3tool inspect --json "$work/$name.gguf" && says '"problems": [' && says '"architecture"' || return
         ! grep -q '"problems": \[\]' "$work/out" || note "$name.gguf has no problem" || return
-        refuses "$name" k3run -m "$work/$name.gguf" -p a || return
+        refuses "${name%%-0*}" k3run -m "$work/$name.gguf" -p a || return
     done
 }
 
