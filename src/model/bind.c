@@ -32,7 +32,7 @@ static bool has_part(const struct k3_exam *exam, enum k3_part part, uint32_t lay
     case K3_PART_Q_LOW:
         return exam->hp.q_rank != 0;
     case K3_PART_Q_FULL:
-        return exam->hp.q_rank == 0;
+        return exam->hp.q_rank == 0 && !find(exam, K3_MLA_Q_A, layer);
     case K3_PART_LATENT:
         return exam->hp.has_latent;
     case K3_PART_LATENT_NORM:

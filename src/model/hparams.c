@@ -79,7 +79,10 @@ static bool get_equal(struct k3_exam *exam, const struct k3_gguf_value *v, uint3
                      v->key, first, i);
         return false;
     }
-    if (x < 0 || x > UINT32_MAX) x = 0; /* refused by every range */
+    if (x < 0 || x > UINT32_MAX) {
+        k3_exam_note(exam, K3_ERR_FORMAT, "key %s is %" PRIi64 " for layer %" PRIu32, v->key, x, first);
+        return false;
+    }
     *value = (uint32_t)x;
     return true;
 }
@@ -213,8 +216,9 @@ static void check_product(struct k3_exam *exam, const char *key, uint64_t width)
     uint64_t product = width * exam->hp.n_heads;
     if (product > PRODUCT_MAX)
         k3_exam_note(exam, K3_ERR_FORMAT,
-                     "%" PRIu32 " heads of %s %" PRIu64 " are %" PRIu64 " values; at most %" PRIu64
-                     " are allowed",
+                     "key " K3_KEY("attention.head_count") ": %" PRIu32 " heads of %s %" PRIu64
+                                                           " are %" PRIu64 " values; at most %" PRIu64
+                                                           " are allowed",
                      exam->hp.n_heads, key, width, product, PRODUCT_MAX);
 }
 

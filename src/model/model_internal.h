@@ -24,7 +24,7 @@ enum k3_part {
     K3_PART_ALWAYS,
     K3_PART_RES,         /* residual attention: hp.res_block */
     K3_PART_Q_LOW,       /* low-rank queries in MLA: hp.q_rank */
-    K3_PART_Q_FULL,      /* the opposite */
+    K3_PART_Q_FULL,      /* full ones: neither that nor attn_q_a */
     K3_PART_LATENT,      /* experts in a latent space: hp.has_latent */
     K3_PART_LATENT_NORM, /* its norm; no key tells, in all MoE layers or in none */
     K3_PART_MLA_GATE,    /* output gate of MLA; no key tells, in all MLA layers or in none */

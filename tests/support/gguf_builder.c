@@ -163,14 +163,10 @@ struct gb_key *gb_add_strings(struct gb *gb, const char *key, const char *const 
 
 /* ---- tensors ---- */
 
-struct gb_tensor *gb_add_tensor(struct gb *gb, const char *name, enum k3_type type, uint32_t n_dims,
-                                const uint64_t *ne)
+void gb_set_shape(struct gb_tensor *t, enum k3_type type, uint32_t n_dims, const uint64_t *ne)
 {
-    gb->tensors = grow(gb->tensors, gb->n_tensors, sizeof *gb->tensors);
-    struct gb_tensor *t = &gb->tensors[gb->n_tensors++];
     const struct k3_type_info *info = k3_type_info(type);
     MUST(info);
-    *t = (struct gb_tensor){.name = copy_bytes(name, strlen(name)), .name_bytes = strlen(name)};
     t->n_dims = n_dims;
     t->type = type;
     t->bytes = ne[0] / info->block * info->block_bytes;
@@ -178,6 +174,15 @@ struct gb_tensor *gb_add_tensor(struct gb *gb, const char *name, enum k3_type ty
         t->ne[i] = ne[i];
         if (i) t->bytes *= ne[i];
     }
+}
+
+struct gb_tensor *gb_add_tensor(struct gb *gb, const char *name, enum k3_type type, uint32_t n_dims,
+                                const uint64_t *ne)
+{
+    gb->tensors = grow(gb->tensors, gb->n_tensors, sizeof *gb->tensors);
+    struct gb_tensor *t = &gb->tensors[gb->n_tensors++];
+    *t = (struct gb_tensor){.name = copy_bytes(name, strlen(name)), .name_bytes = strlen(name)};
+    gb_set_shape(t, type, n_dims, ne);
     return t;
 }
 

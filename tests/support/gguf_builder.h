@@ -55,6 +55,9 @@ struct gb_key *gb_add_strings(struct gb *gb, const char *key, const char *const 
 struct gb_tensor *gb_add_tensor(struct gb *gb, const char *name, enum k3_type type, uint32_t n_dims,
                                 const uint64_t *ne);
 
+/* Changes a tensor that has no data. */
+void gb_set_shape(struct gb_tensor *tensor, enum k3_type type, uint32_t n_dims, const uint64_t *ne);
+
 /* Adds all keys and tensors of an open file, values included. */
 void gb_add_gguf(struct gb *gb, const struct k3_gguf *gguf);
 
