@@ -193,6 +193,8 @@ uint32_t k3_tokenizer_size(const struct k3_tokenizer *tokenizer); /* ids, contro
 
 /* The bytes a token stands for, or the name of a control token; *n is their number. NULL if there is no such id. */
 const char *k3_token_text(const struct k3_tokenizer *tokenizer, int32_t id, size_t *n);
+
+/* Whether it stands for no text: a control token, or an id that the file marks as unused. */
 bool k3_token_is_control(const struct k3_tokenizer *tokenizer, int32_t id);
 
 /* The id of a control token by its name, or -1. */
@@ -273,7 +275,8 @@ void k3_chat_parser_free(struct k3_chat_parser *parser);
 /* Events happen during these calls. Tokens after the end of the message are ignored. */
 void k3_chat_parse(struct k3_chat_parser *parser, int32_t id);
 
-/* The model stopped: what is held is flushed and open channels are closed. */
+/* The model was stopped before it came to an end: what is held is flushed. There is no K3_CHAT_MESSAGE_END then, and a
+ * call that had no K3_CHAT_CALL_END is unfinished. Nothing happens after the end of the message. */
 void k3_chat_parse_end(struct k3_chat_parser *parser);
 
 #ifdef __cplusplus

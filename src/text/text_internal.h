@@ -103,26 +103,25 @@ void k3_splitter_free(struct k3_splitter *splitter);
 k3_status k3_split_next(struct k3_splitter *splitter, const char *text, size_t n, size_t *length,
                         struct k3_error *err);
 
-/* ---- tokens of a piece (bpe.c)
- * ------------------------------------------------------------------------------- */
+/* ---- tokens of a piece (bpe.c) ----------------------------------------------------------------------------
+ */
 
-/* Pieces shorter than this go to the linear form. */
-#define K3_BPE_SHORT 128
-
-/* Memory of the heap form; grows with the longest piece seen. Zero-initialise. */
-struct k3_bpe_scratch {
-    uint32_t *next, *prev, *rank; /* [capacity]; one allocation, owned by `next` */
-    uint64_t *heap;               /* [3 * capacity]; owned */
-    size_t capacity;              /* bytes of a piece */
+/* Memory to work in; grows with the longest piece seen. Zero-initialise. A part is named by its first byte.
+ */
+struct k3_bpe {
+    uint32_t *next, *prev; /* parts in order; the next of the last is n. `next` owns the memory of all four */
+    uint32_t *rank;        /* of the pair of a part and the next; UINT32_MAX where no token or no part is */
+    uint32_t *id;          /* of the part */
+    uint64_t *heap;        /* [3 * capacity]; owned */
+    size_t n_heap;
+    size_t capacity; /* bytes of a piece */
 };
 
-void k3_bpe_scratch_free(struct k3_bpe_scratch *scratch);
+void k3_bpe_free(struct k3_bpe *bpe);
 
-/* Write the tokens of a piece of n >= 1 bytes to ids[] (room for n) and return their number. The two forms
- * give the same tokens. The linear one is for n < K3_BPE_SHORT. */
-size_t k3_bpe_linear(const struct k3_tokenizer *tokenizer, const char *piece, size_t n, int32_t *ids);
-k3_status k3_bpe_heap(const struct k3_tokenizer *tokenizer, const char *piece, size_t n,
-                      struct k3_bpe_scratch *scratch, int32_t *ids, size_t *n_ids, struct k3_error *err);
+/* Writes the tokens of a piece of n >= 1 bytes to ids[] (room for n) and their number to *n_ids. */
+k3_status k3_bpe_encode(struct k3_bpe *bpe, const struct k3_tokenizer *tokenizer, const char *piece, size_t n,
+                        int32_t *ids, size_t *n_ids, struct k3_error *err);
 
 /* ---- encoders (tokenize.c)
  * ----------------------------------------------------------------------------------- */
@@ -132,7 +131,7 @@ struct k3_encoder {
     struct k3_tokens *tokens; /* that are appended to */
     size_t n_before;          /* tokens that were there when it began */
     struct k3_splitter splitter;
-    struct k3_bpe_scratch scratch;
+    struct k3_bpe bpe;
 };
 
 /* Free it also if this failed. */

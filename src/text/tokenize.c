@@ -77,7 +77,7 @@ k3_status k3_encoder_init(struct k3_encoder *e, const struct k3_tokenizer *token
 void k3_encoder_free(struct k3_encoder *e)
 {
     k3_splitter_free(&e->splitter);
-    k3_bpe_scratch_free(&e->scratch);
+    k3_bpe_free(&e->bpe);
 }
 
 void k3_encoder_undo(struct k3_encoder *e)
@@ -99,12 +99,8 @@ static k3_status add_piece(struct k3_encoder *e, const char *piece, size_t n, st
 
     k3_status status = reserve(e->tokens, n, err);
     if (status) return status;
-    int32_t *ids = e->tokens->ids + e->tokens->n;
     size_t n_ids = 0;
-    if (n < K3_BPE_SHORT)
-        n_ids = k3_bpe_linear(e->tokenizer, piece, n, ids);
-    else
-        status = k3_bpe_heap(e->tokenizer, piece, n, &e->scratch, ids, &n_ids, err);
+    status = k3_bpe_encode(&e->bpe, e->tokenizer, piece, n, e->tokens->ids + e->tokens->n, &n_ids, err);
     e->tokens->n += n_ids;
     return status;
 }

@@ -37,20 +37,29 @@ static void invert_alphabet(int16_t byte_of[ALPHABET_END])
 /* ---- bytes -> id
  * --------------------------------------------------------------------------------------------- */
 
-/* Eight bytes at a time, multiplied and folded: short keys, many of them. The order of bytes in a word
- * changes where a token lies in the table, not what is found. */
+/* Up to eight bytes as a number: different ones of the same length give different numbers. Loads of fixed
+ * size, because most keys are a few bytes and a call of memcpy costs more than all the rest. */
+static uint64_t load_short(const char *bytes, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)bytes;
+    uint32_t low, high;
+    if (n < 4) return n == 0 ? 0 : (uint64_t)s[0] << 16 | (uint64_t)s[n / 2] << 8 | s[n - 1];
+    memcpy(&low, s, 4);
+    memcpy(&high, s + n - 4, 4);
+    return (uint64_t)low << 32 | high;
+}
+
+/* Eight bytes at a time, multiplied and folded. The order of bytes in a word changes where a token lies in
+ * the table, not what is found. */
 static uint32_t hash_bytes(const char *bytes, size_t n)
 {
     const uint64_t odd = 0x9e3779b97f4a7c15u;
-    uint64_t h = n * odd, word;
-    for (; n >= 8; bytes += 8, n -= 8) {
-        memcpy(&word, bytes, 8);
-        h = (h ^ word) * odd;
+    uint64_t h = n * odd;
+    for (; n > 8; bytes += 8, n -= 8) {
+        h = (h ^ load_short(bytes, 8)) * odd;
         h ^= h >> 32;
     }
-    word = 0;
-    memcpy(&word, bytes, n);
-    h = (h ^ word) * odd;
+    h = (h ^ load_short(bytes, n)) * odd;
     h ^= h >> 29;
     return (uint32_t)((h * odd) >> 32);
 }
