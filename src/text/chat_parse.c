@@ -237,9 +237,9 @@ static void open_element(struct k3_chat_parser *p, enum element e)
     case TOOLS:
         close_above(p, MESSAGE);
         break;
-    case CALL:
-        close_above(p, is_open(p, TOOLS) ? TOOLS : MESSAGE);
-        if (p->depth == 1) p->stack[p->depth++] = TOOLS;
+    case CALL: /* in tools, that are opened anew: it makes no difference, and a model may have forgotten it */
+        close_above(p, MESSAGE);
+        p->stack[p->depth++] = TOOLS;
         break;
     case ARGUMENT:
     case JSON:

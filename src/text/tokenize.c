@@ -51,7 +51,7 @@ size_t k3_chunk_next(struct k3_chunk_walk *walk, const char *text, size_t n)
             *walk = (struct k3_chunk_walk){0};
             return at;
         }
-        if (walk->n_chunk == 0 || space != walk->space) walk->n_run = 0;
+        if (space != walk->space) walk->n_run = 0;
         walk->space = space;
         if (walk->n_run == K3_RUN_MAX) {
             walk->n_run = 0;

@@ -40,6 +40,8 @@ static const char *const SMALL_VOCAB_MERGES[] = {
     "age",
     "ca",
     "call",
+    "=\"",
+    "=\"_",
     "\xc3\xb0\xc5\x81", /* F0 9F, the beginning of most emoji */
 };
 static const char *const SMALL_VOCAB_CONTROLS[] = {

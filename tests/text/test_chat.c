@@ -106,6 +106,27 @@ static void prompts_are_the_segments_of_the_written_cases(void **state)
     assert_int_equal(prompts_compared, 4);
 }
 
+/* As one text, ="_ would be one token, and so would the quote of the value end it. */
+static void an_attribute_is_four_segments_with_its_value_escaped(void **state)
+{
+    (void)state;
+    static const char *const segments[] = {"call", " tool", "=\"", "_run&quot;&amp;<", "\"", " index",
+                                           "=\"",  "1",     "\""};
+    struct k3_tokens got = {0}, want = {0};
+    struct k3_markup markup;
+    k3_markup_begin(&markup, small, &got, NULL);
+    k3_markup_open(&markup, "call", (struct k3_attribute[]){{"tool", "_run\"&<"}, {"index", "1"}, {0}});
+    assert_int_equal(k3_markup_end(&markup), K3_OK);
+    assert_int_equal(k3_tokenize(small, "<|open|>", 8, true, &want, NULL), K3_OK);
+    for (size_t i = 0; i < sizeof segments / sizeof *segments; i++)
+        assert_int_equal(k3_tokenize(small, segments[i], strlen(segments[i]), false, &want, NULL), K3_OK);
+    assert_int_equal(k3_tokenize(small, "<|sep|>", 7, true, &want, NULL), K3_OK);
+    assert_int_equal(got.n, want.n);
+    assert_memory_equal(got.ids, want.ids, got.n * sizeof *got.ids);
+    k3_tokens_free(&got);
+    k3_tokens_free(&want);
+}
+
 static size_t count(const struct k3_tokens *tokens, int32_t id)
 {
     size_t n = 0;
@@ -137,6 +158,7 @@ static void options_that_make_no_prompt_are_refused_and_leave_the_list(void **st
     } cases[] = {
         {{.effort = "medium"}, "\"medium\" is not one of low, high and max"},
         {{.effort = ""}, "\"\" is not one of"},
+        {{.effort = "medium", .tools = "[1]"}, "\"medium\" is not one of"},
         {{.tools = ""}, "the list of tools is not JSON at line 1"},
         {{.tools = "[1,]"}, "is not JSON"},
         {{.tools = "[1] x"}, "is not JSON"},
@@ -332,10 +354,10 @@ static void answers_that_break_the_grammar_still_mean_something(void **state)
         {"blank on both sides of a tag",
          RESPONSE "a" END_RESPONSE " <|open|>tools<|sep|><|close|>tools<|sep|> x" END, "", "a x", "[]",
          "stop"},
+        {"text, a tag, blank", RESPONSE "a" END_RESPONSE "x<|open|>tools<|sep|><|close|>tools<|sep|> " END,
+         "", "ax", "[]", "stop"},
         {"open message", RESPONSE "a<|open|>message role=\"user\"<|sep|>b" END, "", "ab", "[]", "stop"},
         {"text after the end", RESPONSE "a" END "b<|open|>response<|sep|>c", "", "a", "[]", "stop"},
-        {"a character cut by a marker", "t\xf0\x9f<|close|>think<|sep|>", "t\xef\xbf\xbd", "", "[]",
-         "length"},
         {"control tokens give no text", "a[BOS]b<|reserved_token_7|>c<osagent_mode>", "abc", "", "[]",
          "length"},
         {"attributes in any order",
@@ -366,6 +388,18 @@ static void text_that_spells_markers_is_text(void **state)
     expect_transcript("spelled", parse(tokens.ids, tokens.n, false), text, "", none, "length");
     json_decref(none);
     k3_tokens_free(&tokens);
+}
+
+static void a_character_cut_by_a_marker_belongs_to_the_text_before_it(void **state)
+{
+    (void)state;
+    const int32_t *byte = small->byte_ids, half = k3_vocab_find(small, "\xf0\x9f", 2);
+    const int32_t ids[] = {byte['t'],  half,       small->close, k3_vocab_find(small, "think", 5),
+                           small->sep, byte[0x91], half};
+    json_t *none = json_array();
+    expect_transcript("cut", parse(ids, sizeof ids / sizeof *ids, false), "t\xef\xbf\xbd",
+                      "\xef\xbf\xbd\xef\xbf\xbd", none, "length");
+    json_decref(none);
 }
 
 static void a_header_that_is_too_long_is_text(void **state)
@@ -414,6 +448,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_are_the_segments_of_the_written_cases),
+        cmocka_unit_test(an_attribute_is_four_segments_with_its_value_escaped),
         cmocka_unit_test(a_user_or_a_tool_cannot_forge_markers),
         cmocka_unit_test(options_that_make_no_prompt_are_refused_and_leave_the_list),
         cmocka_unit_test(no_tools_and_an_empty_list_are_the_same),
@@ -422,6 +457,7 @@ int main(void)
         cmocka_unit_test(answers_of_the_written_cases_are_split_by_tokens_and_by_bytes),
         cmocka_unit_test(answers_that_break_the_grammar_still_mean_something),
         cmocka_unit_test(text_that_spells_markers_is_text),
+        cmocka_unit_test(a_character_cut_by_a_marker_belongs_to_the_text_before_it),
         cmocka_unit_test(a_header_that_is_too_long_is_text),
         cmocka_unit_test(ids_out_of_range_are_ignored_and_events_are_whole_characters),
     };

@@ -2,6 +2,7 @@
 #include "reference_split.h"
 #include "random.h"
 #include "text/text_internal.h"
+#include "text/utf8.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -115,6 +116,13 @@ static void the_library_and_the_table_agree_on_every_character_it_knows(void **s
                      matches(c[1], code_point) ? "H" : "", want.kind, want.han ? "H" : "");
     }
     for (int i = 0; i < 7; i++) pcre2_code_free(c[i]);
+}
+
+static void white_space_is_that_of_the_table_and_four_separators(void **state)
+{
+    (void)state;
+    for (uint32_t c = 0; c < N_CODES; c++)
+        if (k3_is_space(c) != (classes[c].kind == 'w' || (c >= 0x1c && c <= 0x1f))) fail_msg("U+%04X", c);
 }
 
 /* What is awkward: both sides of every distinction the pattern makes. */
@@ -261,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_of_the_written_cases),
         cmocka_unit_test(the_library_and_the_table_agree_on_every_character_it_knows),
+        cmocka_unit_test(white_space_is_that_of_the_table_and_four_separators),
         cmocka_unit_test(pieces_are_those_of_the_reference_on_random_texts),
         cmocka_unit_test(long_runs_are_split_as_by_the_reference),
         cmocka_unit_test(a_jit_without_stack_is_helped_and_a_limit_is_an_error),

@@ -150,6 +150,7 @@ static void questions_about_ids_have_answers(void **state)
     assert_int_equal(k3_token_find(small, "<|open|"), -1);
     assert_int_equal(k3_token_find(small, "hello"), -1);
     assert_true(k3_token_is_control(small, k3_token_find(small, "[PAD]")));
+    assert_true(k3_token_is_control(small, SMALL_VOCAB_SIZE - 1)); /* an unused id */
     assert_false(k3_token_is_control(small, 64));
     assert_false(k3_token_is_control(small, -1));
 }
@@ -335,6 +336,28 @@ static void tokens_are_appended_and_broken_bytes_become_replacements(void **stat
     assert_int_equal(tokens.n, 0);
 }
 
+/* A pattern that cannot begin with b stands for what a splitter may fail at. */
+static void a_text_that_cannot_be_split_is_an_error_and_leaves_the_list(void **state)
+{
+    (void)state;
+    struct small_vocab v;
+    struct k3_tokenizer *t;
+    struct k3_error err;
+    struct k3_tokens tokens = {0};
+    int code;
+    PCRE2_SIZE at;
+    small_vocab_fill(&v);
+    assert_int_equal(k3_tokenizer_create(&v.source, &t, NULL), K3_OK);
+    pcre2_code_free(t->split);
+    t->split = pcre2_compile((PCRE2_SPTR) "[^b]+", PCRE2_ZERO_TERMINATED, PCRE2_ANCHORED, &code, &at, NULL);
+    assert_int_equal(k3_tokenize(t, "aa", 2, false, &tokens, &err), K3_OK);
+    assert_int_equal(k3_tokenize(t, "aab", 3, false, &tokens, &err), K3_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "the text cannot be split: no match"));
+    assert_int_equal(tokens.n, 1);
+    k3_tokens_free(&tokens);
+    k3_tokenizer_close(t);
+}
+
 /* ---- tokens to text
  * ------------------------------------------------------------------------------------------ */
 
@@ -491,6 +514,7 @@ int main(void)
         cmocka_unit_test(the_heap_gives_the_tokens_of_the_written_rule),
         cmocka_unit_test(input_is_cut_by_the_long_input_rule),
         cmocka_unit_test(tokens_are_appended_and_broken_bytes_become_replacements),
+        cmocka_unit_test(a_text_that_cannot_be_split_is_an_error_and_leaves_the_list),
         cmocka_unit_test(a_stream_is_repaired_alike_however_it_is_cut),
         cmocka_unit_test(a_character_over_several_tokens_comes_out_whole),
         cmocka_unit_test(every_id_comes_back),
