@@ -80,11 +80,12 @@ static k3_status check_tail(const struct k3_file *file, uint64_t end, uint64_t a
     return K3_OK;
 }
 
+/* Never leaves the table NULL, so that places in it can be computed even when it is empty. */
 static k3_status grow_tensors(struct k3_gguf *gguf, uint64_t n, struct k3_error *err)
 {
-    if (!n) return K3_OK;
-    struct k3_gguf_tensor *grown = realloc(gguf->tensors, (gguf->n_tensors + n) * sizeof *grown);
-    if (!grown) return k3_fail_memory(err, "the table of tensors", (gguf->n_tensors + n) * sizeof *grown);
+    size_t bytes = (gguf->n_tensors + n + !n) * sizeof *gguf->tensors;
+    struct k3_gguf_tensor *grown = realloc(gguf->tensors, bytes);
+    if (!grown) return k3_fail_memory(err, "the table of tensors", bytes);
     gguf->tensors = grown;
     return K3_OK;
 }
