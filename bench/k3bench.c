@@ -96,6 +96,7 @@ static k3_status open_bench(struct bench *b, struct k3_error *err)
                                      .exact = b->o.engine.exact,
                                      .progress = k3_progress_show,
                                      .progress_ctx = &b->loading};
+    k3_progress_begin(&b->loading);
     status = k3_model_open(b->o.engine.model, &model, &b->model, err);
     k3_progress_clear(&b->loading);
     if (status != K3_OK) return status;
@@ -111,6 +112,7 @@ static k3_status open_bench(struct bench *b, struct k3_error *err)
     status = k3_session_create(b->model, &session, &b->session, err);
     if (status != K3_OK) return status;
     k3_session_set_progress(b->session, k3_progress_show, &b->feeding);
+    k3_progress_begin(&b->feeding);
     status = k3_session_feed(b->session, b->ids, b->o.at, NULL, 0, NULL, err);
     k3_progress_clear(&b->feeding);
     return status == K3_OK ? k3_session_snapshot(b->session, &b->start, err) : status;
@@ -131,6 +133,7 @@ static k3_status measure_once(struct bench *b, double *seconds, struct k3_error 
     k3_status status = k3_session_restore(b->session, b->start, err);
     const int32_t *ids = b->ids + b->o.at;
     uint32_t step = b->o.prefill ? b->o.tokens : 1;
+    k3_progress_begin(&b->feeding);
     uint64_t begin = k3_now_ns();
     for (uint32_t i = 0; i < b->o.tokens && status == K3_OK; i += step)
         status = k3_session_feed(b->session, ids + i, step, NULL, 1, b->logits, err);

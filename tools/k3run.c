@@ -141,6 +141,7 @@ static k3_status open_run(struct options *o, struct run *run, struct k3_error *e
                                      .exact = o->engine.exact,
                                      .progress = k3_progress_show,
                                      .progress_ctx = &run->loading};
+    k3_progress_begin(&run->loading);
     status = k3_model_open(o->engine.model, &model, &run->model, err);
     k3_progress_clear(&run->loading);
     if (status != K3_OK) return status;
@@ -171,6 +172,7 @@ static void close_run(struct run *run)
 static k3_status feed_prompt(struct run *run, struct k3_error *err)
 {
     const struct k3_tokens *prompt = &run->prompt;
+    k3_progress_begin(&run->prefill);
     k3_status status = k3_session_feed(run->session, prompt->ids, prompt->n, NULL, 1, run->logits, err);
     k3_progress_clear(&run->prefill);
     for (size_t i = 0; i < prompt->n && status == K3_OK; i++) k3_sampler_accept(run->sampler, prompt->ids[i]);

@@ -31,6 +31,7 @@ static k3_status open_model(struct logits_run *run, struct k3_error *err)
                                        .exact = run->engine.exact,
                                        .progress = k3_progress_show,
                                        .progress_ctx = &run->loading};
+    k3_progress_begin(&run->loading);
     k3_status status = k3_model_open(run->engine.model, &options, &run->model, err);
     k3_progress_clear(&run->loading);
     return status;
@@ -49,6 +50,7 @@ static k3_status write_logits(struct logits_run *run, size_t batch, uint32_t n_v
 {
     for (size_t at = 0; at < run->tokens.n; at += batch) {
         size_t left = run->tokens.n - at, n = left < batch ? left : batch;
+        k3_progress_begin(&run->prefill);
         k3_status status = k3_session_feed(run->session, run->tokens.ids + at, n, NULL, n, run->rows, err);
         k3_progress_clear(&run->prefill);
         if (status == K3_OK)

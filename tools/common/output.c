@@ -38,6 +38,7 @@ static void use_common_mode(int fd)
 k3_status k3_output_open(const char *path, struct k3_output *output, struct k3_error *err)
 {
     *output = (struct k3_output){.fd = -1};
+    if (!*path) return k3_fail(err, K3_ERR_ARGUMENT, "the name of the output file is empty");
     k3_status status = check_target(path, err);
     if (status != K3_OK) return status;
 

@@ -39,12 +39,16 @@ static void draw(const struct k3_progress *progress, const char *what, uint64_t 
     fflush(stderr);
 }
 
+void k3_progress_begin(struct k3_progress *progress)
+{
+    progress->started_ns = k3_now_ns();
+}
+
 bool k3_progress_show(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
     struct k3_progress *progress = ctx;
     if (!progress->quiet && isatty(STDERR_FILENO)) {
         uint64_t now = k3_now_ns();
-        if (!progress->started_ns) progress->started_ns = now;
         uint64_t elapsed = now - progress->started_ns;
         if (done >= total) {
             k3_progress_clear(progress);

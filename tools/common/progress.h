@@ -12,11 +12,14 @@ enum k3_progress_unit {
 
 struct k3_progress {
     enum k3_progress_unit unit;
-    bool quiet;          /* never show it; it still stops on Ctrl-C */
-    bool visible;        /* the line is on the screen */
-    uint64_t started_ns; /* 0: not yet */
+    bool quiet;   /* never show it; it still stops on Ctrl-C */
+    bool visible; /* the line is on the screen */
+    uint64_t started_ns;
     uint64_t shown_ns;
 };
+
+/* The work begins: rate and time left count from here. */
+void k3_progress_begin(struct k3_progress *progress);
 
 /* A k3_progress_fn whose ctx is a struct k3_progress. Asks to stop when Ctrl-C was pressed. Work that is done
  * in a moment is not shown at all; the line goes away when the work is done. */
