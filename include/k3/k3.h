@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* ---- status and errors ------------------------------------------------------------------------------------ */
+/* ---- status and errors ---- */
 
 typedef enum k3_status {
     K3_OK = 0,
@@ -56,7 +56,7 @@ void k3_set_log(k3_log_fn fn, void *ctx);
  * Returning false cancels the work: it ends with K3_ERR_CANCELLED and leaves a valid state. */
 typedef bool (*k3_progress_fn)(void *ctx, const char *what, uint64_t done, uint64_t total);
 
-/* ---- models ------------------------------------------------------------------------------------------------- */
+/* ---- models ---- */
 
 /* Weights and the threads that compute with them. */
 struct k3_model;
@@ -91,7 +91,7 @@ struct k3_model_info {
 
 void k3_model_get_info(const struct k3_model *model, struct k3_model_info *info);
 
-/* ---- sessions ----------------------------------------------------------------------------------------------- */
+/* ---- sessions ---- */
 
 /* One sequence of tokens and the model's state after it. */
 struct k3_session;
@@ -155,7 +155,7 @@ struct k3_stats {
 
 void k3_session_get_stats(const struct k3_session *session, struct k3_stats *stats);
 
-/* ---- sampling ----------------------------------------------------------------------------------------------- */
+/* ---- sampling ---- */
 
 /* Zero-initialised it is greedy. Steps apply in this order: repetition penalty, top-k, temperature, top-p, min-p. */
 struct k3_sampling {
@@ -181,7 +181,7 @@ void k3_sampler_accept(struct k3_sampler *sampler, int32_t token);
 /* Chooses the next token from a row of n_vocab logits. It is not accepted by that. */
 int32_t k3_sampler_pick(struct k3_sampler *sampler, const float *logits);
 
-/* ---- text --------------------------------------------------------------------------------------------------- */
+/* ---- text ---- */
 
 struct k3_tokenizer;
 
@@ -231,7 +231,7 @@ const char *k3_detokenize(struct k3_detokenizer *detokenizer, int32_t id, size_t
 /* What is still held, as U+FFFD; the detokenizer can be used again. */
 const char *k3_detokenize_end(struct k3_detokenizer *detokenizer, size_t *n);
 
-/* ---- chat --------------------------------------------------------------------------------------------------- */
+/* ---- chat ---- */
 
 struct k3_chat_options {
     bool no_thinking;   /* start in the response channel */

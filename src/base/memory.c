@@ -8,8 +8,8 @@
 void *k3_buffer_alloc(size_t n, size_t size)
 {
     if (size && n > (SIZE_MAX / 2) / size) return NULL;
-    size_t bytes = (n * size + K3_BUFFER_PAD + 63) / 64 * 64;
-    void *buffer = aligned_alloc(64, bytes);
-    if (buffer) memset(buffer, 0, bytes);
+    size_t used = n * size, bytes = (used + K3_BUFFER_PAD + 63) / 64 * 64;
+    unsigned char *buffer = aligned_alloc(64, bytes);
+    if (buffer) memset(buffer + used, 0, bytes - used);
     return buffer;
 }

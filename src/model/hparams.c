@@ -33,7 +33,7 @@ static const struct {
     {K3_KEY("embedding_length"), FIELD(n_embd), REQUIRED, 1, WIDTH_MAX},
     {K3_KEY("feed_forward_length"), FIELD(n_ffn), REQUIRED, 1, WIDTH_MAX},
     {K3_KEY("attention.head_count"), FIELD(n_heads), REQUIRED, 1, WIDTH_MAX},
-    {K3_KEY("kda.head_dim"), FIELD(kda_dim), REQUIRED, 1, WIDTH_MAX},
+    {K3_KEY("kda.head_dim"), FIELD(kda_dim), REQUIRED, 1, K3_MAX_KDA_DIM},
     {K3_KEY("ssm.conv_kernel"), FIELD(conv_taps), REQUIRED, 1, 1024},
     {K3_KEY("attention.q_lora_rank"), FIELD(q_rank), OPTIONAL, 0, WIDTH_MAX},
     {K3_KEY("attention.kv_lora_rank"), FIELD(kv_rank), REQUIRED, 1, WIDTH_MAX},
@@ -250,6 +250,10 @@ static void check_together(struct k3_exam *exam)
             "key " K3_KEY("attention.key_length") " is %" PRIu32
                                                   ", not kv_lora_rank + rope.dimension_count (%" PRIu32 ")",
             key_length, hp->kv_rank + hp->pe_dim);
+    if (hp->res_block && (hp->n_layers - 1) / hp->res_block >= K3_MAX_BANK)
+        k3_exam_note(exam, K3_ERR_UNSUPPORTED,
+                     "key " K3_KEY("attn_res.block_size") " is %" PRIu32 ", which banks the stream more than %d times "
+                     "in %" PRIu32 " layers", hp->res_block, K3_MAX_BANK, hp->n_layers);
     check_product(exam, "kda.head_dim", hp->kda_dim);
     check_product(exam, "attention.key_length_mla", hp->qk_dim);
     check_product(exam, "attention.value_length_mla", hp->v_dim);

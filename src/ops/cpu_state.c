@@ -52,6 +52,7 @@ k3_status k3_cpu_state_create(struct k3_device *base, struct k3_state **out, str
         k3_cpu_state_free(state);
         return K3_ERR_MEMORY;
     }
+    k3_cpu_state_reset(state);
     *out = state;
     return K3_OK;
 }

@@ -53,8 +53,7 @@ static void send(struct k3_chat_parser *p, enum k3_chat_kind kind, const char *t
     p->fn(p->ctx, &(struct k3_chat_event){.kind = kind, .text = text, .n = n, .type = p->type});
 }
 
-/* ---- sinks
- * --------------------------------------------------------------------------------------------------- */
+/* ---- sinks ---- */
 
 /* Text between elements is taken as part of the answer if it is not blank. White space is held until that is
  * known. */
@@ -133,8 +132,7 @@ static void sink_header(struct k3_chat_parser *p)
     p->marker = -1;
 }
 
-/* ---- headers
- * ------------------------------------------------------------------------------------------------- */
+/* ---- headers ---- */
 
 static size_t identifier(const char *s, size_t n)
 {
@@ -200,8 +198,7 @@ static size_t attribute(const struct k3_chat_parser *p, const char *key, char ou
     return 0;
 }
 
-/* ---- elements
- * ------------------------------------------------------------------------------------------------ */
+/* ---- elements ---- */
 
 static bool is_open(const struct k3_chat_parser *p, enum element e)
 {
@@ -272,8 +269,7 @@ static void close_element(struct k3_chat_parser *p, enum element e)
     }
 }
 
-/* ---- tokens
- * -------------------------------------------------------------------------------------------------- */
+/* ---- tokens ---- */
 
 static void begin_header(struct k3_chat_parser *p, int32_t marker)
 {

@@ -12,8 +12,7 @@
 #include "base/error.h"
 #include "gguf/gguf.h"
 
-/* ---- the vocabulary (vocab.c)
- * -------------------------------------------------------------------------------- */
+/* ---- the vocabulary (vocab.c) ---- */
 
 enum k3_token_kind {
     K3_TOKEN_NORMAL,  /* bytes of text */
@@ -69,8 +68,7 @@ k3_status k3_tokenizer_create(const struct k3_vocab_source *source, struct k3_to
 /* The normal token that stands for exactly these bytes, or -1. */
 int32_t k3_vocab_find(const struct k3_tokenizer *tokenizer, const char *bytes, size_t n);
 
-/* ---- control names (controls.c)
- * ------------------------------------------------------------------------------ */
+/* ---- control names (controls.c) ---- */
 
 /* Sorts the names of the control tokens; two of the same name are an error. */
 k3_status k3_controls_build(struct k3_tokenizer *tokenizer, const char *name, struct k3_error *err);
@@ -82,8 +80,7 @@ int32_t k3_controls_find(const struct k3_tokenizer *tokenizer, const char *name,
  * longest, if several begin there. */
 size_t k3_controls_search(const struct k3_tokenizer *tokenizer, const char *text, size_t n, int32_t *id);
 
-/* ---- pieces (split.c)
- * ---------------------------------------------------------------------------------------- */
+/* ---- pieces (split.c) ---- */
 
 k3_status k3_split_compile(pcre2_code **code, struct k3_error *err);
 
@@ -123,8 +120,7 @@ void k3_bpe_free(struct k3_bpe *bpe);
 k3_status k3_bpe_encode(struct k3_bpe *bpe, const struct k3_tokenizer *tokenizer, const char *piece, size_t n,
                         int32_t *ids, size_t *n_ids, struct k3_error *err);
 
-/* ---- encoders (tokenize.c)
- * ----------------------------------------------------------------------------------- */
+/* ---- encoders (tokenize.c) ---- */
 
 struct k3_encoder {
     const struct k3_tokenizer *tokenizer;

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the list
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the list ---- */
 
 void k3_tokens_free(struct k3_tokens *tokens)
 {
@@ -35,8 +34,7 @@ static k3_status reserve(struct k3_tokens *tokens, size_t n, struct k3_error *er
     return K3_OK;
 }
 
-/* ---- the long-input rule
- * ------------------------------------------------------------------------------------- */
+/* ---- the long-input rule ---- */
 
 /* The release cuts input twice, before anything else: after every 400,000 characters, and inside such a part
  * before the 25,001st character in a row that is white space or is none. */
@@ -64,8 +62,7 @@ size_t k3_chunk_next(struct k3_chunk_walk *walk, const char *text, size_t n)
     return n;
 }
 
-/* ---- encoders
- * ------------------------------------------------------------------------------------------------ */
+/* ---- encoders ---- */
 
 k3_status k3_encoder_init(struct k3_encoder *e, const struct k3_tokenizer *tokenizer,
                           struct k3_tokens *tokens, struct k3_error *err)

@@ -13,8 +13,7 @@
 /* Ids are int32_t, and no vocabulary comes near this. */
 #define TOKENS_MAX ((size_t)1 << 24)
 
-/* ---- the byte alphabet
- * --------------------------------------------------------------------------------------- */
+/* ---- the byte alphabet ---- */
 
 /* Bytes that are printable in Latin-1 stand for themselves; the other 68, in order, are U+0100, U+0101, ...
  */
@@ -34,8 +33,7 @@ static void invert_alphabet(int16_t byte_of[ALPHABET_END])
         byte_of[stands_for_itself(byte) ? byte : other++] = (int16_t)byte;
 }
 
-/* ---- bytes -> id
- * --------------------------------------------------------------------------------------------- */
+/* ---- bytes -> id ---- */
 
 /* Up to eight bytes as a number: different ones of the same length give different numbers. Loads of fixed
  * size, because most keys are a few bytes and a call of memcpy costs more than all the rest. */
@@ -110,8 +108,7 @@ static k3_status build_slots(struct k3_tokenizer *t, const char *name, struct k3
     return K3_OK;
 }
 
-/* ---- checking and copying
- * ------------------------------------------------------------------------------------ */
+/* ---- checking and copying ---- */
 
 /* Replaces the text of a normal token, in place, by the bytes it stands for: they are never more. */
 static k3_status decode_token(struct k3_token *token, const int16_t *byte_of, const char *name, uint32_t id,
@@ -201,8 +198,7 @@ static k3_status copy_tokens(struct k3_tokenizer *t, const struct k3_vocab_sourc
     return K3_OK;
 }
 
-/* ---- what tokens mean
- * ---------------------------------------------------------------------------------------- */
+/* ---- what tokens mean ---- */
 
 /* Where the release has its control tokens. A converter that moved them made a file that still works, because
  * they are found by name, but not one of K3 as it is known. */
@@ -273,8 +269,7 @@ void k3_tokenizer_close(struct k3_tokenizer *t)
     free(t);
 }
 
-/* ---- questions
- * ----------------------------------------------------------------------------------------------- */
+/* ---- questions ---- */
 
 static const struct k3_token *token_of(const struct k3_tokenizer *t, int32_t id)
 {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* What every case starts from: a few keys of different kinds and three tensors. */
@@ -562,6 +563,21 @@ static const struct broken cases[] = {
     {"shard_0_of_0", NULL, number_0_of_0, "m-00000-of-00000.gguf", FMT, "the name says shard 0 of 0"},
 };
 
+/* What a user sees: status 1, nothing on standard output, and on standard error the one sentence. */
+static void check_program(const char *path, const struct k3_error *err, const char *name)
+{
+    char command[1024], seen[1024], expected[K3_MESSAGE_MAX + 16];
+    snprintf(command, sizeof command, "'%s' -m '%s' -p x 2>&1", getenv("K3RUN"), path);
+    snprintf(expected, sizeof expected, "k3run: %s\n", err->message);
+    FILE *program = popen(command, "r");
+    assert_non_null(program);
+    seen[fread(seen, 1, sizeof seen - 1, program)] = 0;
+    int status = pclose(program);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strcmp(seen, expected) != 0)
+        fail_msg("%s: k3run ended with %#x and said '%s'; expected status 1 and '%s'", name, (unsigned)status, seen,
+                 expected);
+}
+
 static void is_refused(void **state)
 {
     const struct broken *broken = *state;
@@ -579,6 +595,7 @@ static void is_refused(void **state)
     k3_status status = k3_gguf_open(test_path(folder, broken->open), &gguf, &err);
     k3_gguf_close(gguf);
     gb_free(&gb);
+    if (status != K3_OK) check_program(test_path(folder, broken->open), &err, broken->name);
     test_folder_remove(folder);
     if (status != broken->status || !strstr(err.message, broken->message))
         fail_msg("%s: status %d, '%s'; expected %d, '%s'", broken->name, status, err.message, broken->status,

@@ -70,6 +70,7 @@ KEY_CASE(too_many_layers, set_u32, K "block_count", 1025)
 KEY_CASE(layers_as_text, set_string, K "block_count", "4")
 KEY_CASE(huge_width, set_u32, K "embedding_length", UINT32_MAX)
 KEY_CASE(huge_heads, set_u32, K "attention.head_count", 1 << 20)
+KEY_CASE(wide_kda_heads, set_u32, K "kda.head_dim", 257)
 KEY_CASE(no_heads, set_u32, K "attention.head_count", 0)
 KEY_CASE(many_chosen, set_u32, K "expert_used_count", 65)
 KEY_CASE(more_chosen_than_there_are, set_u32, K "expert_used_count", 5)
@@ -203,6 +204,14 @@ static void foreign_kda_gate(struct gb *gb)
     gb_rename_tensor(gb, "blk.2.ssm_g.weight", "blk.2.attn_gate.weight");
 }
 
+static void too_many_banks(struct gb *gb)
+{
+    const int32_t kinds[66] = {1};
+    set_u32(gb, K "block_count", 66);
+    set_u32(gb, K "attn_res.block_size", 1);
+    set_ints(gb, K "attention.head_count_kv", kinds, 66);
+}
+
 static const struct refused {
     const char *name;
     void (*spoil)(struct gb *gb);
@@ -252,6 +261,9 @@ static const struct refused {
     {"one_kind_for_all", one_kind_for_all, FMT, "attention.head_count_kv is u32; an array of integers"},
     {"kinds_as_floats", kinds_as_floats, FMT, "attention.head_count_kv is array; an array of integers"},
     {"uneven_choice", uneven_choice, UNS, "key kimi-k3.expert_used_count differs between layers 1 and 3"},
+    {"wide_kda_heads", wide_kda_heads, FMT, "key kimi-k3.kda.head_dim is 257; 1 to 256 are allowed"},
+    {"too_many_banks", too_many_banks, UNS,
+     "key kimi-k3.attn_res.block_size is 1, which banks the stream more than 64 times in 66 layers"},
     {"short_list_of_choices", short_list_of_choices, FMT,
      "key kimi-k3.expert_used_count has 2 values for 4 layers"},
     {"negative_choices", negative_choices, FMT, "key kimi-k3.expert_used_count is -2 for layer 1"},

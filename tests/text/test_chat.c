@@ -50,8 +50,7 @@ static const char *string_of(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
-/* ---- prompts
- * ------------------------------------------------------------------------------------------------- */
+/* ---- prompts ---- */
 
 static size_t prompts_compared;
 
@@ -242,8 +241,7 @@ static void json_is_written_as_python_writes_it(void **state)
     }
 }
 
-/* ---- answers
- * ------------------------------------------------------------------------------------------------- */
+/* ---- answers ---- */
 
 static struct transcript parse(const int32_t *ids, size_t n, bool no_thinking)
 {

@@ -30,8 +30,7 @@ static void expect_ids(const char *what, const struct k3_tokens *got, const int3
     if (got->n != n) fail_msg("%s: %zu tokens, expected %zu", what, got->n, n);
 }
 
-/* ---- tables of texts and ids
- * --------------------------------------------------------------------------------- */
+/* ---- tables of texts and ids ---- */
 
 /* Undoes \n, \t, \r and \\ in place. */
 static void unescape(char *s)
@@ -93,8 +92,7 @@ static void the_fixture_texts_have_the_ids_of_the_published_pattern(void **state
     assert_int_equal(compare_table(K3_TEST_DATA "/fixtures/prompts.tsv", -1, 1, 2), 5);
 }
 
-/* ---- the trained model
- * --------------------------------------------------------------------------------------- */
+/* ---- the trained model ---- */
 
 static struct k3_tokens ids_of(const json_t *array)
 {
@@ -188,8 +186,7 @@ static void the_stop_tokens_are_found_by_name(void **state)
     k3_tokenizer_close(t);
 }
 
-/* ---- round trips
- * --------------------------------------------------------------------------------------------- */
+/* ---- round trips ---- */
 
 /* Any ids, to text, to ids, to text: the texts are the same. And each name gives its id. */
 static void round_trips(const char *path)
@@ -245,8 +242,7 @@ static void any_ids_survive_the_way_to_text_and_back(void **state)
     round_trips(TRAINED);
 }
 
-/* ---- files that lie
- * ------------------------------------------------------------------------------------------ */
+/* ---- files that lie ---- */
 
 /* A file of 512 tokens with a good vocabulary, of which one key is changed. */
 static void describe(struct gb *gb)

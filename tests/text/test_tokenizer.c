@@ -49,8 +49,7 @@ static void expect_pieces(const char *text, bool special, const char *want)
     assert_string_equal(got, want);
 }
 
-/* ---- vocabularies
- * -------------------------------------------------------------------------------------------- */
+/* ---- vocabularies ---- */
 
 static void a_broken_vocabulary_is_refused_with_the_token_and_the_reason(void **state)
 {
@@ -155,8 +154,7 @@ static void questions_about_ids_have_answers(void **state)
     assert_false(k3_token_is_control(small, -1));
 }
 
-/* ---- text to tokens
- * ------------------------------------------------------------------------------------------ */
+/* ---- text to tokens ---- */
 
 static void pairs_are_joined_by_rank_and_leftmost_first(void **state)
 {
@@ -358,8 +356,7 @@ static void a_text_that_cannot_be_split_is_an_error_and_leaves_the_list(void **s
     k3_tokenizer_close(t);
 }
 
-/* ---- tokens to text
- * ------------------------------------------------------------------------------------------ */
+/* ---- tokens to text ---- */
 
 /* Beginnings of characters, found by writing all characters, not by rules. Index: the bytes, big endian. */
 static uint8_t *known[5]; /* [k]: 1 a proper beginning of k bytes, 2 a whole character */
