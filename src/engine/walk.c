@@ -19,6 +19,7 @@ static k3_status compute_experts(struct k3_session *session, uint32_t layer, con
     k3_status status =
         k3_store_acquire(model->store, layer, experts->chosen, experts->n_chosen, &ticket, err);
     if (status != K3_OK) return status;
+    model->device->ops->shared(model->device, layer);
     for (size_t i = 0; i < experts->n_chosen && status == K3_OK; i++) {
         struct k3_expert expert;
         status = k3_store_next(ticket, &expert, err);

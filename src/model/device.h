@@ -67,6 +67,7 @@ struct k3_device_ops {
     void (*attention)(struct k3_device *dev, uint32_t layer);
     void (*dense_ffn)(struct k3_device *dev, uint32_t layer);
     struct k3_routing (*route)(struct k3_device *dev, uint32_t layer);
+    void (*shared)(struct k3_device *dev, uint32_t layer);
 
     /* sum: [n][Z], the weighted sum of the experts' outputs; overwritten. */
     void (*join)(struct k3_device *dev, uint32_t layer, float *sum);

@@ -243,6 +243,14 @@ static struct k3_routing cpu_route(struct k3_device *base, uint32_t layer)
     return (struct k3_routing){s->ids, s->weights, dev->hp->has_latent ? s->latent : s->x};
 }
 
+static void cpu_shared(struct k3_device *base, uint32_t layer)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    const struct k3_matrix *w = dev->weights.layers[layer];
+    mlp(dev, &w[K3_SHARED_GATE], &w[K3_SHARED_UP], &w[K3_SHARED_DOWN]);
+    k3_show(&dev->compute, "ffn_shexp", (int)layer, 0, dev->scratch.y, dev->n, dev->hp->n_embd);
+}
+
 static void cpu_join(struct k3_device *base, uint32_t layer, float *sum)
 {
     struct k3_cpu_device *dev = cpu(base);
@@ -252,8 +260,6 @@ static void cpu_join(struct k3_device *base, uint32_t layer, float *sum)
     size_t n = dev->n;
 
     k3_show(c, "ffn_moe_out", (int)layer, 0, sum, n, dev->hp->latent);
-    mlp(dev, &w[K3_SHARED_GATE], &w[K3_SHARED_UP], &w[K3_SHARED_DOWN]);
-    k3_show(c, "ffn_shexp", (int)layer, 0, s->y, n, dev->hp->n_embd);
     if (w[K3_LATENT_NORM].data)
         k3_rms_norm(c, sum, (const float *)w[K3_LATENT_NORM].data, dev->hp->eps, n, dev->hp->latent, sum);
     float *routed = sum;
@@ -290,6 +296,7 @@ const struct k3_device_ops k3_cpu_ops = {
     .attention = cpu_attention,
     .dense_ffn = cpu_dense_ffn,
     .route = cpu_route,
+    .shared = cpu_shared,
     .join = cpu_join,
     .logits = cpu_logits,
 };
