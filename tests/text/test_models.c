@@ -1,4 +1,5 @@
-/* The tokenizers of model files: ids that others computed, and files that are no vocabulary. */
+/* The tokenizers of model files: ids that others computed, and files that are no vocabulary. Ids of the
+ * release's own vocabulary are not among them: it is far too large to be kept here. */
 #include "gguf_builder.h"
 #include "random.h"
 #include "text/text_internal.h"
