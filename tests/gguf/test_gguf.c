@@ -133,29 +133,60 @@ static void integers_of_every_kind_are_kept(void **state)
     gb_free(&gb);
 }
 
-static void shards_hold_the_same_bytes_as_one_file(void **state)
+static void assert_same_tensors(const struct k3_gguf *one, const struct k3_gguf *set)
 {
-    (void)state;
-    struct k3_gguf *one = open_or_fail(MODELS "k3-tiny-a-q8_0-mxfp4.gguf");
-    struct k3_gguf *set = open_or_fail(MODELS "split/k3-tiny-a-q8_0-mxfp4-00002-of-00002.gguf");
-    bool second = false;
+    assert_int_equal(one->n_tensors, set->n_tensors);
     for (size_t i = 0; i < one->n_tensors; i++) {
         const struct k3_gguf_tensor *a = &one->tensors[i], *b = k3_gguf_find_tensor(set, a->name);
         assert_non_null(b);
         assert_int_equal(a->bytes, b->bytes);
         assert_int_equal(a->type, b->type);
+        assert_memory_equal(a->ne, b->ne, sizeof a->ne);
         char *x = malloc(a->bytes), *y = malloc(a->bytes);
         assert_int_equal(k3_gguf_read(one, a, 0, x, a->bytes, NULL), K3_OK);
         assert_int_equal(k3_gguf_read(set, b, 0, y, a->bytes, NULL), K3_OK);
         assert_memory_equal(x, y, a->bytes);
         free(x);
         free(y);
-        second |= b->shard == 1;
     }
-    assert_true(second);
+}
+
+static void shards_hold_the_same_bytes_as_one_file(void **state)
+{
+    (void)state;
+    struct k3_gguf *one = open_or_fail(MODELS "k3-tiny-a-q8_0-mxfp4.gguf");
+    struct k3_gguf *set = open_or_fail(MODELS "split/k3-tiny-a-q8_0-mxfp4-00002-of-00002.gguf");
+    assert_same_tensors(one, set);
+    assert_int_equal(set->tensors[0].shard, 0);
+    assert_int_equal(set->tensors[set->n_tensors - 1].shard, 1);
     assert_null(k3_gguf_find_tensor(set, "no.such.tensor"));
     k3_gguf_close(one);
     k3_gguf_close(set);
+}
+
+/* The first shard has keys only; any shard opens the set. */
+static void a_file_split_anew_is_the_same_from_every_shard(void **state)
+{
+    (void)state;
+    char folder[64], name[32];
+    struct gb gb;
+    struct k3_gguf *one = open_or_fail(MODELS "k3-tiny-b-q8_0-mxfp4.gguf");
+    test_folder_make(folder);
+    gb_init(&gb);
+    gb_add_gguf(&gb, one);
+    gb_write_split(&gb, test_path(folder, "b"), 5, 0);
+    gb_free(&gb);
+    for (int i = 1; i <= 5; i++) {
+        snprintf(name, sizeof name, "b-0000%d-of-00005.gguf", i);
+        struct k3_gguf *set = open_or_fail(test_path(folder, name));
+        assert_int_equal(set->n_shards, 5);
+        assert_int_equal(set->n_values, one->n_values + 3);
+        assert_int_equal(set->tensors[0].shard, 1);
+        assert_same_tensors(one, set);
+        k3_gguf_close(set);
+    }
+    k3_gguf_close(one);
+    test_folder_remove(folder);
 }
 
 static void reading_outside_a_tensor_is_refused(void **state)
@@ -270,6 +301,7 @@ int main(void)
         cmocka_unit_test(keys_are_found_and_converted),
         cmocka_unit_test(integers_of_every_kind_are_kept),
         cmocka_unit_test(shards_hold_the_same_bytes_as_one_file),
+        cmocka_unit_test(a_file_split_anew_is_the_same_from_every_shard),
         cmocka_unit_test(reading_outside_a_tensor_is_refused),
         cmocka_unit_test(odd_but_valid_files_open),
         cmocka_unit_test(split_keys_of_32_bits_are_accepted),
