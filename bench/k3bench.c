@@ -3,10 +3,9 @@
  * A row is one place in the context. The tokens before it are fed once and kept as a snapshot; each
  * repetition goes back to it, so all measure the same work. Tokens are pseudo-random ids, the same in every
  * run: speed does not depend on what they mean, only on which experts they reach. */
+#include "common/engine.h"
 #include "common/number.h"
-#include "common/options.h"
 #include "common/program.h"
-#include "common/progress.h"
 #include "base/clock.h"
 
 #include <jansson.h>
@@ -41,9 +40,9 @@ struct bench {
 
 static void print_help(const struct k3_option *table)
 {
-    k3_out("Usage: k3bench decode|prefill [-m FILE] [-n N] [--at N]\n"
-           "Measures tokens a second of a model on this machine.\n");
-    k3_options_help(table);
+    k3_options_help("Usage: k3bench decode|prefill [-m FILE] [-n N] [--at N]\n"
+                    "Measures tokens a second of a model on this machine.\n",
+                    table);
     k3_out("\nExamples\n"
            "  k3bench decode -n 64\n"
            "  k3bench prefill -n 512 --at 1024 --json\n");
@@ -90,15 +89,7 @@ static void fill_ids(int32_t *ids, size_t n, uint32_t n_vocab)
 
 static k3_status open_bench(struct bench *b, struct k3_error *err)
 {
-    k3_status status = k3_engine_find_model(&b->o.engine, err);
-    if (status != K3_OK) return status;
-    struct k3_model_options model = {.threads = (int)b->o.engine.threads,
-                                     .exact = b->o.engine.exact,
-                                     .progress = k3_progress_show,
-                                     .progress_ctx = &b->loading};
-    k3_progress_begin(&b->loading);
-    status = k3_model_open(b->o.engine.model, &model, &b->model, err);
-    k3_progress_clear(&b->loading);
+    k3_status status = k3_engine_open(&b->o.engine, &b->loading, &b->model, err);
     if (status != K3_OK) return status;
     k3_model_get_info(b->model, &b->info);
 

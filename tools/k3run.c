@@ -1,10 +1,9 @@
 /* k3run.c - runs a prompt through a model and writes the answer as it is made. */
 #include "answer.h"
+#include "common/engine.h"
 #include "common/input.h"
 #include "common/number.h"
-#include "common/options.h"
 #include "common/program.h"
-#include "common/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,17 +33,17 @@ struct run {
 
 static void print_help(const struct k3_option *table)
 {
-    k3_out("Usage: k3run [-m FILE] -p TEXT\n"
-           "Runs a prompt through a Kimi-K3 model and writes the answer to standard output as it is made.\n"
-           "The prompt is one user turn of a chat: thinking, response and tool calls are shown apart.\n");
-    k3_options_help(table);
+    k3_options_help(
+        "Usage: k3run [-m FILE] -p TEXT\n"
+        "Runs a prompt through a Kimi-K3 model and writes the answer to standard output as it is made.\n"
+        "The prompt is one user turn of a chat: thinking, response and tool calls are shown apart.\n",
+        table);
     k3_out("\nExamples\n"
            "  k3run -p 'What is 12 + 7?'\n"
            "  k3run --raw -p 'One day, Lily went to the park.' -n 100\n"
            "  k3run --tools weather.json -p 'What is the weather in Paris?'\n"
            "  k3run -m K3-00001-of-00008.gguf -c 8192 -f question.txt > answer.txt\n"
-           "\nCtrl-C stops the answer, a second one ends the program. The exit status is 0 when the answer "
-           "ended,\n"
+           "\nCtrl-C stops the answer, a second one ends the program. The exit status is 0 after an answer,\n"
            "1 after an error, which is told in one line, and 130 after Ctrl-C.\n");
 }
 
@@ -137,15 +136,8 @@ static k3_status open_run(struct options *o, struct run *run, struct k3_error *e
         status = k3_answer_create(run->tokenizer, o->raw, isatty(STDOUT_FILENO), &run->answer, err);
     if (status != K3_OK) return status;
 
-    struct k3_model_options model = {.threads = (int)o->engine.threads,
-                                     .exact = o->engine.exact,
-                                     .progress = k3_progress_show,
-                                     .progress_ctx = &run->loading};
-    k3_progress_begin(&run->loading);
-    status = k3_model_open(o->engine.model, &model, &run->model, err);
-    k3_progress_clear(&run->loading);
+    status = k3_engine_open(&o->engine, &run->loading, &run->model, err);
     if (status != K3_OK) return status;
-
     struct k3_model_info info;
     k3_model_get_info(run->model, &info);
     run->logits = malloc(info.n_vocab * sizeof *run->logits);

@@ -57,10 +57,7 @@ int k3_verb_inspect(int argc, char **argv)
         {K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 1, &err);
-    if (status == K3_OK && help) {
-        k3_out(ABOUT);
-        k3_options_help(table);
-    }
+    if (status == K3_OK && help) k3_options_help(ABOUT, table);
     if (status != K3_OK || help) return k3_program_end(status, &err);
 
     struct k3_inspection found = {0};

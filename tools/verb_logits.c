@@ -1,7 +1,6 @@
 /* verb_logits.c - the model's predictions after each token of a sequence, into a file. */
 #include "verbs.h"
 #include "common/output.h"
-#include "common/progress.h"
 
 #include <endian.h>
 #include <stdlib.h>
@@ -24,18 +23,6 @@ struct logits_run {
     struct k3_output out;
     struct k3_progress loading, prefill;
 };
-
-static k3_status open_model(struct logits_run *run, struct k3_error *err)
-{
-    struct k3_model_options options = {.threads = (int)run->engine.threads,
-                                       .exact = run->engine.exact,
-                                       .progress = k3_progress_show,
-                                       .progress_ctx = &run->loading};
-    k3_progress_begin(&run->loading);
-    k3_status status = k3_model_open(run->engine.model, &options, &run->model, err);
-    k3_progress_clear(&run->loading);
-    return status;
-}
 
 static k3_status open_session(struct logits_run *run, struct k3_error *err)
 {
@@ -63,8 +50,7 @@ static k3_status write_logits(struct logits_run *run, size_t batch, uint32_t n_v
 static k3_status run_logits(struct logits_run *run, struct k3_error *err)
 {
     struct k3_model_info info;
-    k3_status status = k3_engine_find_model(&run->engine, err);
-    if (status == K3_OK) status = open_model(run, err);
+    k3_status status = k3_engine_open(&run->engine, &run->loading, &run->model, err);
     if (status != K3_OK) return status;
     k3_model_get_info(run->model, &info);
     status = k3_verb_read_ids(run->ids, run->ids_file, info.n_vocab, &run->tokens, err);
@@ -99,8 +85,7 @@ int k3_verb_logits(int argc, char **argv)
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);
     if (status == K3_OK && help) {
-        k3_out(ABOUT);
-        k3_options_help(table);
+        k3_options_help(ABOUT, table);
     } else if (status == K3_OK && !run.out_path) {
         status = k3_fail(&err, K3_ERR_ARGUMENT, "where do the logits go? Name a file with -o FILE");
     } else if (status == K3_OK) {

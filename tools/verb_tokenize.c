@@ -35,10 +35,7 @@ int k3_verb_tokenize(int argc, char **argv)
         {K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);
-    if (status == K3_OK && help) {
-        k3_out(ABOUT_TOKENIZE);
-        k3_options_help(table);
-    }
+    if (status == K3_OK && help) k3_options_help(ABOUT_TOKENIZE, table);
     if (status != K3_OK || help) return k3_program_end(status, &err);
 
     struct k3_tokenizer *tokenizer = NULL;
@@ -78,10 +75,7 @@ int k3_verb_detokenize(int argc, char **argv)
         {K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);
-    if (status == K3_OK && help) {
-        k3_out(ABOUT_DETOKENIZE);
-        k3_options_help(table);
-    }
+    if (status == K3_OK && help) k3_options_help(ABOUT_DETOKENIZE, table);
     if (status != K3_OK || help) return k3_program_end(status, &err);
 
     struct k3_tokenizer *tokenizer = NULL;

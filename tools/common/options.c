@@ -1,12 +1,10 @@
-/* options.c - the option parser, --help, and the default model. */
+/* options.c - the option parser and --help. */
 #include "common/options.h"
 #include "common/number.h"
 #include "common/program.h"
 
 #include <getopt.h>
-#include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
 /* getopt's value for a long option is this plus its index in the table, to tell it from a letter. */
 #define LONG_BASE 256
@@ -132,43 +130,13 @@ static void print_option(const struct k3_option *option)
     }
 }
 
-void k3_options_help(const struct k3_option *table)
+void k3_options_help(const char *about, const struct k3_option *table)
 {
+    k3_out("%s", about);
     for (; table->kind != K3_OPTION_END; table++) {
         if (table->kind == K3_OPTION_HEADING)
             k3_out("\n%s\n", table->help);
         else
             print_option(table);
     }
-}
-
-#define SMALL_MODEL "k3-tiny-IQ1_M.gguf"
-
-/* Whether folder/SMALL_MODEL can be read; its name goes to `out`. */
-static bool has_model(const char *folder, const char *below, char *out, size_t size)
-{
-    int n = snprintf(out, size, "%s%s" SMALL_MODEL, folder, below);
-    return n > 0 && (size_t)n < size && access(out, R_OK) == 0;
-}
-
-k3_status k3_engine_find_model(struct k3_engine *engine, struct k3_error *err)
-{
-    static char path[PATH_MAX];
-    if (engine->model) return K3_OK;
-
-    char folder[PATH_MAX] = "";
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    folder[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(folder, '/');
-    if (slash) slash[1] = 0;
-
-    bool found = has_model(folder, "../../models/", path, sizeof path) ||
-                 has_model("models/", "", path, sizeof path) ||
-                 has_model(folder, "../share/k3/", path, sizeof path) ||
-                 has_model(K3_DATA_FOLDER, "/", path, sizeof path);
-    if (!found)
-        return k3_fail(err, K3_ERR_ARGUMENT,
-                       "which model? " SMALL_MODEL " is not found; name one with -m FILE");
-    engine->model = path;
-    return K3_OK;
 }
