@@ -13,3 +13,10 @@ void *k3_buffer_alloc(size_t n, size_t size)
     if (buffer) memset(buffer + used, 0, bytes - used);
     return buffer;
 }
+
+void *k3_layout_add(struct k3_layout *layout, size_t n, size_t size)
+{
+    void *piece = layout->base ? layout->base + layout->bytes : NULL;
+    layout->bytes += (n * size + K3_BUFFER_PAD + 63) / 64 * 64;
+    return piece;
+}

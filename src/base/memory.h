@@ -12,4 +12,15 @@
  * overflows. End with free(). */
 void *k3_buffer_alloc(size_t n, size_t size);
 
+/* Divides one buffer into pieces: added up with `base` NULL for the size of the buffer, then once more with the
+ * buffer for the pieces. So what is needed can be known before any of it is allocated. */
+struct k3_layout {
+    unsigned char *base;
+    size_t bytes; /* of the pieces so far */
+};
+
+/* A piece of n * size bytes, aligned and padded as k3_buffer_alloc does it; NULL while `base` is. The caller knows that
+ * the sizes do not overflow. */
+void *k3_layout_add(struct k3_layout *layout, size_t n, size_t size);
+
 #endif

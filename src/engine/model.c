@@ -5,9 +5,11 @@
 
 #include <stdlib.h>
 
-static void fill_info(struct k3_model *model)
+static void fill_info(struct k3_model *model, bool exact)
 {
     const struct k3_hparams *hp = &model->plan->hp;
+    struct k3_cpu_sizes sizes =
+        k3_cpu_device_sizes(model->plan, k3_pool_threads(model->pool), exact, K3_MAX_BATCH);
     struct k3_model_info *info = &model->info;
     *info = (struct k3_model_info){
         .n_layers = hp->n_layers,
@@ -20,7 +22,9 @@ static void fill_info(struct k3_model *model)
         .file_bytes = model->plan->gguf->bytes,
         .expert_bytes = k3_store_bytes(model->store),
     };
-    k3_cpu_device_sizes(model->device, &info->dense_bytes, &info->session_bytes, &info->token_bytes);
+    info->dense_bytes = sizes.dense;
+    info->session_bytes = sizes.state;
+    info->token_bytes = sizes.token;
 }
 
 k3_status k3_model_open(const char *path, const struct k3_model_options *options, struct k3_model **out,
@@ -47,7 +51,7 @@ k3_status k3_model_open(const char *path, const struct k3_model_options *options
         k3_model_close(model);
         return status;
     }
-    fill_info(model);
+    fill_info(model, options->exact);
     *out = model;
     return K3_OK;
 }

@@ -40,6 +40,9 @@ k3_status k3_compute_create(struct k3_compute *c, struct k3_pool *pool, bool exa
                             size_t max_cols, struct k3_error *err);
 void k3_compute_destroy(struct k3_compute *c);
 
+/* Bytes that k3_compute_create allocates. */
+size_t k3_compute_bytes(size_t max_batch, size_t max_cols, int n_threads);
+
 /* ---- products ---- */
 
 /* Rows of activations in the format a weight type takes. */

@@ -22,16 +22,8 @@ static size_t max(size_t a, size_t b)
 /* ---- create and free --------------------------------------------------------------------------------------
  */
 
-/* Adds a buffer of n values to the scratch memory; NULL (and it stays NULL) when memory is out. */
-static void *take(struct k3_cpu_scratch *s, size_t n, size_t size)
-{
-    void *buffer = k3_buffer_alloc(n, size);
-    if (buffer) s->buffers[s->n_buffers++] = buffer;
-    return buffer;
-}
-
-static bool allocate_scratch(struct k3_cpu_scratch *s, const struct k3_hparams *hp, size_t batch,
-                             int n_threads)
+static void lay_out(struct k3_cpu_scratch *s, struct k3_layout *l, const struct k3_hparams *hp, size_t batch,
+                    int n_threads)
 {
     size_t f = sizeof(float), heads = hp->n_heads;
     size_t n_bank = hp->res_block ? (hp->n_layers + hp->res_block - 1) / hp->res_block : 0;
@@ -39,19 +31,23 @@ static bool allocate_scratch(struct k3_cpu_scratch *s, const struct k3_hparams *
     size_t low = max(max(hp->kda_dim, hp->q_rank), hp->kv_rank + hp->pe_dim);
     size_t ffn = max(hp->n_ffn, hp->n_shared_ffn);
 
-    bool ok = (s->p = take(s, batch * hp->n_embd, f)) && (s->x = take(s, batch * hp->n_embd, f)) &&
-              (s->y = take(s, batch * hp->n_embd, f)) && (s->norm_rows = take(s, batch * hp->n_embd, f)) &&
-              (s->low = take(s, batch * low, f)) && (s->beta = take(s, batch * heads, f)) &&
-              (s->ffn_gate = take(s, batch * ffn, f)) && (s->ffn_up = take(s, batch * ffn, f)) &&
-              (s->router = take(s, batch * hp->n_experts, f)) &&
-              (s->latent = take(s, batch * hp->latent, f)) && (s->probs = take(s, batch * (n_bank + 1), f)) &&
-              (s->mla = take(s, (size_t)n_threads * k3_mla_scratch(hp->kv_rank, hp->pe_dim), f)) &&
-              (s->ids = take(s, batch * hp->top_k, sizeof *s->ids)) &&
-              (s->weights = take(s, batch * hp->top_k, f));
-    for (size_t i = 0; ok && i < sizeof s->wide / sizeof *s->wide; i++)
-        ok = (s->wide[i] = take(s, (batch + hp->conv_taps - 1) * wide, f)) != NULL;
-    for (size_t i = 0; ok && i < n_bank; i++) ok = (s->bank[i] = take(s, batch * hp->n_embd, f)) != NULL;
-    return ok;
+    s->p = k3_layout_add(l, batch * hp->n_embd, f);
+    s->x = k3_layout_add(l, batch * hp->n_embd, f);
+    s->y = k3_layout_add(l, batch * hp->n_embd, f);
+    s->norm_rows = k3_layout_add(l, batch * hp->n_embd, f);
+    s->low = k3_layout_add(l, batch * low, f);
+    s->beta = k3_layout_add(l, batch * heads, f);
+    s->ffn_gate = k3_layout_add(l, batch * ffn, f);
+    s->ffn_up = k3_layout_add(l, batch * ffn, f);
+    s->router = k3_layout_add(l, batch * hp->n_experts, f);
+    s->latent = k3_layout_add(l, batch * hp->latent, f);
+    s->probs = k3_layout_add(l, batch * (n_bank + 1), f);
+    s->mla = k3_layout_add(l, (size_t)n_threads * k3_mla_scratch(hp->kv_rank, hp->pe_dim), f);
+    s->ids = k3_layout_add(l, batch * hp->top_k, sizeof *s->ids);
+    s->weights = k3_layout_add(l, batch * hp->top_k, f);
+    for (size_t i = 0; i < sizeof s->wide / sizeof *s->wide; i++)
+        s->wide[i] = k3_layout_add(l, (batch + hp->conv_taps - 1) * wide, f);
+    for (size_t i = 0; i < n_bank; i++) s->bank[i] = k3_layout_add(l, batch * hp->n_embd, f);
 }
 
 /* The longest row of any matrix, experts included. */
@@ -69,10 +65,22 @@ static size_t longest_row(const struct k3_plan *plan)
 static void cpu_free(struct k3_device *base)
 {
     struct k3_cpu_device *dev = cpu(base);
-    for (size_t i = 0; i < dev->scratch.n_buffers; i++) free(dev->scratch.buffers[i]);
+    free(dev->scratch.buffer);
     k3_cpu_weights_free(&dev->weights);
     k3_compute_destroy(&dev->compute);
     free(dev);
+}
+
+static k3_status allocate_scratch(struct k3_cpu_device *dev, int n_threads, size_t batch,
+                                  struct k3_error *err)
+{
+    struct k3_layout layout = {0};
+    lay_out(&dev->scratch, &layout, dev->hp, batch, n_threads);
+    layout.base = dev->scratch.buffer = k3_buffer_alloc(layout.bytes, 1);
+    if (!layout.base) return k3_fail_memory(err, "the activations of a batch", layout.bytes);
+    layout.bytes = 0;
+    lay_out(&dev->scratch, &layout, dev->hp, batch, n_threads);
+    return K3_OK;
 }
 
 k3_status k3_cpu_device_create(const struct k3_plan *plan, struct k3_pool *pool,
@@ -88,10 +96,7 @@ k3_status k3_cpu_device_create(const struct k3_plan *plan, struct k3_pool *pool,
 
     k3_status status =
         k3_compute_create(&dev->compute, pool, options->exact, options->max_batch, longest_row(plan), err);
-    if (status == K3_OK &&
-        !allocate_scratch(&dev->scratch, dev->hp, options->max_batch, k3_pool_threads(pool)))
-        status = k3_fail_memory(err, "the activations of a batch",
-                                options->max_batch * dev->hp->n_embd * sizeof(float));
+    if (status == K3_OK) status = allocate_scratch(dev, k3_pool_threads(pool), options->max_batch, err);
     if (status == K3_OK)
         status = k3_cpu_weights_load(&dev->weights, plan, options->progress, options->progress_ctx, err);
     if (status != K3_OK) {
@@ -112,17 +117,23 @@ void k3_cpu_device_set_tap(struct k3_device *device, const struct k3_tap *tap)
     cpu(device)->compute.tap = tap;
 }
 
-void k3_cpu_device_sizes(const struct k3_device *device, uint64_t *dense, uint64_t *state, uint64_t *token)
+struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, int n_threads, bool exact, size_t batch)
 {
-    const struct k3_cpu_device *dev = (const struct k3_cpu_device *)device;
-    *dense = dev->weights.bytes;
-    *state = *token = 0;
-    for (uint32_t i = 0; i < dev->hp->n_layers; i++) {
-        if (dev->hp->is_mla[i])
-            *token += k3_cpu_cache_row_bytes(dev);
+    const struct k3_hparams *hp = &plan->hp;
+    struct k3_cpu_scratch scratch;
+    struct k3_layout layout = {0};
+    lay_out(&scratch, &layout, hp, batch, n_threads);
+    struct k3_cpu_sizes sizes = {
+        .dense = k3_cpu_weights_bytes(plan),
+        .scratch = layout.bytes + k3_compute_bytes(batch, longest_row(plan), n_threads),
+    };
+    for (uint32_t i = 0; i < hp->n_layers; i++) {
+        if (hp->is_mla[i])
+            sizes.token += k3_mla_row_bytes(hp->kv_rank, hp->pe_dim, !exact);
         else
-            *state += k3_cpu_recurrent_floats(dev->hp) * sizeof(float);
+            sizes.state += k3_cpu_recurrent_floats(hp) * sizeof(float);
     }
+    return sizes;
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------------------

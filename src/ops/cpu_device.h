@@ -22,7 +22,14 @@ struct k3_compute *k3_cpu_device_compute(struct k3_device *device);
 /* Shows intermediate values of this device; NULL: no longer. */
 void k3_cpu_device_set_tap(struct k3_device *device, const struct k3_tap *tap);
 
-/* Bytes of dense weights it holds; of state without tokens; of cache for a token. */
-void k3_cpu_device_sizes(const struct k3_device *device, uint64_t *dense, uint64_t *state, uint64_t *token);
+/* Bytes that a device of these options takes: known before it is created. */
+struct k3_cpu_sizes {
+    uint64_t dense;   /* weights */
+    uint64_t scratch; /* activations of a batch */
+    uint64_t state;   /* of a session without tokens */
+    uint64_t token;   /* of cache, for each token of a session */
+};
+
+struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, int n_threads, bool exact, size_t batch);
 
 #endif

@@ -11,32 +11,32 @@ struct k3_cpu_weights {
     struct k3_matrix (*layers)[K3_FIRST_EXPERT_ROLE]; /* [n_layers], owned */
     void **buffers;                                   /* what the matrices point into; owned */
     size_t n_buffers, max_buffers;
-    uint64_t bytes;
 };
 
 k3_status k3_cpu_weights_load(struct k3_cpu_weights *w, const struct k3_plan *plan, k3_progress_fn progress,
                               void *progress_ctx, struct k3_error *err);
+/* Bytes of the tensors that k3_cpu_weights_load reads. */
+uint64_t k3_cpu_weights_bytes(const struct k3_plan *plan);
 void k3_cpu_weights_free(struct k3_cpu_weights *w);
 
 /* Activations of a batch of B tokens. `wide` arrays hold what is as wide as all heads together. */
 struct k3_cpu_scratch {
-    float *p;                        /* [B][D] residual stream */
-    float *bank[K3_MAX_BANK];        /* [B][D] each */
-    float *x;                        /* [B][D] mixed and normed input of a sublayer */
-    float *y;                        /* [B][D] its output */
-    float *wide[7];                  /* [B + W - 1][max(H*dk, H*dq, H*dv)] */
-    float *low;                      /* [B][max(dk, Rq, Rk+dr, H)] */
-    float *beta;                     /* [B][H] */
-    float *ffn_gate, *ffn_up;        /* [B][max(F0, Fs)] */
-    float *router;                   /* [B][E] */
-    float *latent;                   /* [B][Z] */
-    float *probs;                    /* [B][bank + 1], for taps */
-    float *mla;                      /* [threads][k3_mla_scratch] */
-    float *norm_rows;                /* [B][D] input of the head; also the routed part of a MoE sum */
-    uint32_t *ids;                   /* [B][top_k] */
-    float *weights;                  /* [B][top_k] */
-    void *buffers[32 + K3_MAX_BANK]; /* all of the above; owned */
-    size_t n_buffers;
+    float *p;                 /* [B][D] residual stream */
+    float *bank[K3_MAX_BANK]; /* [B][D] each */
+    float *x;                 /* [B][D] mixed and normed input of a sublayer */
+    float *y;                 /* [B][D] its output */
+    float *wide[7];           /* [B + W - 1][max(H*dk, H*dq, H*dv)] */
+    float *low;               /* [B][max(dk, Rq, Rk+dr, H)] */
+    float *beta;              /* [B][H] */
+    float *ffn_gate, *ffn_up; /* [B][max(F0, Fs)] */
+    float *router;            /* [B][E] */
+    float *latent;            /* [B][Z] */
+    float *probs;             /* [B][bank + 1], for taps */
+    float *mla;               /* [threads][k3_mla_scratch] */
+    float *norm_rows;         /* [B][D] input of the head; also the routed part of a MoE sum */
+    uint32_t *ids;            /* [B][top_k] */
+    float *weights;           /* [B][top_k] */
+    void *buffer;             /* all of the above are pieces of it; owned */
 };
 
 struct k3_cpu_device {

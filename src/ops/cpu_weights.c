@@ -26,7 +26,6 @@ static void *new_buffer(struct loader *l, const char *name, size_t bytes)
         return NULL;
     }
     l->w->buffers[l->w->n_buffers++] = buffer;
-    l->w->bytes += bytes;
     return buffer;
 }
 
@@ -95,11 +94,22 @@ static k3_status load_layer(struct loader *l, uint32_t layer)
     return status;
 }
 
+uint64_t k3_cpu_weights_bytes(const struct k3_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->hp.n_layers; i++)
+        for (int role = 0; role < K3_FIRST_EXPERT_ROLE; role++) {
+            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, i, role);
+            if (t && (role >= K3_FIRST_LAYER_ROLE || i == 0)) bytes += t->bytes;
+        }
+    return bytes;
+}
+
 k3_status k3_cpu_weights_load(struct k3_cpu_weights *w, const struct k3_plan *plan, k3_progress_fn progress,
                               void *progress_ctx, struct k3_error *err)
 {
     size_t n_layers = plan->hp.n_layers;
-    struct loader l = {w, plan, progress, progress_ctx, 0, 0, err};
+    struct loader l = {w, plan, progress, progress_ctx, 0, k3_cpu_weights_bytes(plan), err};
     w->max_buffers = K3_FIRST_LAYER_ROLE + n_layers * (K3_FIRST_EXPERT_ROLE + 2); /* split_kv_b makes two */
     w->buffers = calloc(w->max_buffers, sizeof *w->buffers);
     w->layers = calloc(n_layers, sizeof *w->layers);
@@ -107,11 +117,6 @@ k3_status k3_cpu_weights_load(struct k3_cpu_weights *w, const struct k3_plan *pl
         return k3_fail_memory(err, "the list of weights", w->max_buffers * sizeof(void *));
 
     const struct k3_gguf_tensor *t;
-    for (uint32_t i = 0; i < n_layers; i++)
-        for (int role = 0; role < K3_FIRST_EXPERT_ROLE; role++)
-            if ((role >= K3_FIRST_LAYER_ROLE || i == 0) && (t = k3_plan_tensor(plan, i, role)))
-                l.total += t->bytes;
-
     k3_status status = K3_OK;
     for (int role = 0; role < K3_FIRST_LAYER_ROLE && status == K3_OK; role++)
         if ((t = k3_plan_tensor(plan, 0, role))) status = read_tensor(&l, t, role, &w->model[role]);

@@ -7,41 +7,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void lay_out(struct k3_experts *x, struct k3_layout *l, const struct k3_hparams *hp, size_t batch)
+{
+    size_t pairs = batch * hp->top_k, row = hp->latent * sizeof(float),
+           hidden = hp->n_expert_ffn * sizeof(float);
+    x->chosen = k3_layout_add(l, hp->n_experts, sizeof *x->chosen);
+    x->first = k3_layout_add(l, (size_t)hp->n_experts + 1, sizeof *x->first);
+    x->tokens = k3_layout_add(l, pairs, sizeof *x->tokens);
+    x->places = k3_layout_add(l, pairs, sizeof *x->places);
+    x->gate_buffer = k3_layout_add(l, batch, row);
+    x->up_buffer = k3_layout_add(l, batch, row);
+    x->hidden_gate = k3_layout_add(l, batch, hidden);
+    x->hidden_up = k3_layout_add(l, batch, hidden);
+    x->out = k3_layout_add(l, pairs, row);
+    x->sum = k3_layout_add(l, batch, row);
+}
+
+size_t k3_experts_bytes(const struct k3_hparams *hp, size_t max_batch)
+{
+    struct k3_experts x;
+    struct k3_layout layout = {0};
+    lay_out(&x, &layout, hp, max_batch);
+    return layout.bytes;
+}
+
 k3_status k3_experts_create(struct k3_experts *x, struct k3_compute *c, const struct k3_hparams *hp,
                             size_t max_batch, struct k3_error *err)
 {
-    size_t pairs = max_batch * hp->top_k, row = hp->latent * sizeof(float);
-    *x = (struct k3_experts){.c = c, .hp = hp, .max_batch = max_batch};
-    x->chosen = k3_buffer_alloc(hp->n_experts, sizeof *x->chosen);
-    x->first = k3_buffer_alloc((size_t)hp->n_experts + 1, sizeof *x->first);
-    x->tokens = k3_buffer_alloc(pairs, sizeof *x->tokens);
-    x->places = k3_buffer_alloc(pairs, sizeof *x->places);
-    x->gate_buffer = k3_buffer_alloc(max_batch, row);
-    x->up_buffer = k3_buffer_alloc(max_batch, row);
-    x->hidden_gate = k3_buffer_alloc(max_batch, hp->n_expert_ffn * sizeof(float));
-    x->hidden_up = k3_buffer_alloc(max_batch, hp->n_expert_ffn * sizeof(float));
-    x->out = k3_buffer_alloc(pairs, row);
-    x->sum = k3_buffer_alloc(max_batch, row);
-    if (x->chosen && x->first && x->tokens && x->places && x->gate_buffer && x->up_buffer && x->hidden_gate &&
-        x->hidden_up && x->out && x->sum)
-        return K3_OK;
-    k3_experts_destroy(x);
-    return k3_fail_memory(err, "the outputs of a batch's experts", pairs * row);
+    struct k3_layout layout = {k3_buffer_alloc(k3_experts_bytes(hp, max_batch), 1), 0};
+    if (!layout.base)
+        return k3_fail_memory(err, "the outputs of a batch's experts", k3_experts_bytes(hp, max_batch));
+    *x = (struct k3_experts){.c = c, .hp = hp, .buffer = layout.base};
+    lay_out(x, &layout, hp, max_batch);
+    return K3_OK;
 }
 
 void k3_experts_destroy(struct k3_experts *x)
 {
-    free(x->chosen);
-    free(x->first);
-    free(x->tokens);
-    free(x->places);
-    free(x->gate_buffer);
-    free(x->up_buffer);
-    free(x->hidden_gate);
-    free(x->hidden_up);
-    free(x->out);
-    free(x->sum);
-    memset(x, 0, sizeof *x);
+    free(x->buffer);
+    x->buffer = NULL;
 }
 
 /* A counting sort of the pairs by expert; tokens of an expert stay in order. */

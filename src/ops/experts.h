@@ -19,7 +19,7 @@ struct k3_expert_matrices {
 struct k3_experts {
     struct k3_compute *c;        /* not owned */
     const struct k3_hparams *hp; /* not owned */
-    size_t max_batch;
+    void *buffer;                /* the arrays below are pieces of it; owned */
 
     size_t n; /* tokens of the batch */
     struct k3_routing routing;
@@ -40,6 +40,8 @@ struct k3_experts {
 
 k3_status k3_experts_create(struct k3_experts *x, struct k3_compute *c, const struct k3_hparams *hp,
                             size_t max_batch, struct k3_error *err);
+/* Bytes that k3_experts_create allocates. */
+size_t k3_experts_bytes(const struct k3_hparams *hp, size_t max_batch);
 void k3_experts_destroy(struct k3_experts *x);
 
 void k3_experts_group(struct k3_experts *x, const struct k3_routing *routing, size_t n, int layer);

@@ -23,14 +23,24 @@ struct k3_matrix k3_matrix_slice(const struct k3_matrix *m, size_t first, size_t
     return (struct k3_matrix){m->type, rows, m->cols, m->row_bytes, m->data + first * m->row_bytes};
 }
 
+/* Rounded activations are never longer than f32 ones, and a decoded row is f32. */
+static size_t scratch_row(size_t max_cols)
+{
+    return (max_cols * sizeof(float) + 63) / 64 * 64;
+}
+
+size_t k3_compute_bytes(size_t max_batch, size_t max_cols, int n_threads)
+{
+    return (max_batch + (size_t)n_threads) * scratch_row(max_cols);
+}
+
 k3_status k3_compute_create(struct k3_compute *c, struct k3_pool *pool, bool exact, size_t max_batch,
                             size_t max_cols, struct k3_error *err)
 {
     *c = (struct k3_compute){.pool = pool, .kernels = k3_kernels_best(), .exact = exact};
     c->max_batch = max_batch;
     c->max_cols = max_cols;
-    /* Rounded activations are never longer than f32 ones, and a decoded row is f32. */
-    c->row_bytes = (max_cols * sizeof(float) + 63) / 64 * 64;
+    c->row_bytes = scratch_row(max_cols);
     c->acts_bytes = max_batch * c->row_bytes;
     c->acts = k3_buffer_alloc(c->acts_bytes, 1);
     c->rows = k3_buffer_alloc((size_t)k3_pool_threads(pool), c->row_bytes);
