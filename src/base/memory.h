@@ -8,8 +8,8 @@
  * that holds weights or activations is this much longer than what it holds. */
 #define K3_BUFFER_PAD 64
 
-/* n * size bytes plus K3_BUFFER_PAD, zeroed, aligned to 64 bytes; NULL when memory is out or the product
- * overflows. End with free(). */
+/* n * size bytes plus K3_BUFFER_PAD, aligned to 64 bytes; NULL when memory is out or the product overflows. Only
+ * the pad is zeroed: touching all of a large buffer takes as long as filling it. End with free(). */
 void *k3_buffer_alloc(size_t n, size_t size);
 
 /* Divides one buffer into pieces: added up with `base` NULL for the size of the buffer, then once more with the
