@@ -50,7 +50,7 @@ static void print_help(const struct k3_option *table)
 static k3_status parse_options(int argc, char **argv, struct options *o, struct k3_error *err)
 {
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Prompt (without -p and -f it is read from standard input)"},
+        {.kind = K3_OPTION_HEADING, .help = "Prompt (without -p and -f it is read from standard input)"},
         {K3_OPTION_TEXT, 'p', "prompt", &o->prompt, 0, 0, "TEXT", "the prompt"},
         {K3_OPTION_TEXT, 'f', "file", &o->prompt_file, 0, 0, "FILE",
          "read the prompt from FILE; one newline at its end is not\npart of it"},
@@ -58,7 +58,7 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
          "no chat: continue the text as it is; control tokens may be\nspelled out in it"},
         {K3_OPTION_TEXT, 0, "tools", &o->tools_file, 0, 0, "FILE",
          "JSON array of the tools the model may call"},
-        {K3_OPTION_HEADING, .help = "Answer"},
+        {.kind = K3_OPTION_HEADING, .help = "Answer"},
         {K3_OPTION_U32, 'n', "tokens", &o->max_tokens, 1, UINT32_MAX, "N",
          "most tokens to make (default: until the answer ends;\n256 with --raw)"},
         {K3_OPTION_FLOAT, 0, "temp", &o->sampling.temperature, 0, 100, "X",
@@ -73,14 +73,14 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
          "make the last 64 tokens less likely (default: 1, off)"},
         {K3_OPTION_U64, 0, "seed", &o->sampling.seed, 0, 0, "N",
          "of the random numbers (default: 0); the same seed gives the\nsame text"},
-        {K3_OPTION_HEADING, .help = "Model and engine"},
+        {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(o->engine),
-        {K3_OPTION_HEADING, .help = "Others"},
+        {.kind = K3_OPTION_HEADING, .help = "Others"},
         {K3_OPTION_FLAG, 'q', "quiet", &o->quiet, 0, 0, NULL,
          "no progress, statistics and notes on standard error"},
         K3_HELP_OPTION(o->help),
         K3_VERSION_OPTION(o->version),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, err);
     if (status != K3_OK) return status;

@@ -50,11 +50,11 @@ int k3_verb_inspect(int argc, char **argv)
     struct k3_engine engine = {0};
     bool json = false, help = false;
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Options"},
+        {.kind = K3_OPTION_HEADING, .help = "Options"},
         {K3_OPTION_FLAG, 0, "json", &json, 0, 0, NULL, "one JSON object instead of a table"},
         K3_MODEL_OPTION(engine),
         K3_HELP_OPTION(help),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 1, &err);
     if (status == K3_OK && help) k3_options_help(ABOUT, table);

@@ -73,15 +73,15 @@ int k3_verb_logits(int argc, char **argv)
     struct logits_run run = {
         .out.fd = -1, .loading.unit = K3_PROGRESS_BYTES, .prefill.unit = K3_PROGRESS_TOKENS};
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Options"},
+        {.kind = K3_OPTION_HEADING, .help = "Options"},
         K3_IDS_OPTIONS(run.ids, run.ids_file),
         {K3_OPTION_TEXT, 'o', "output", &run.out_path, 0, 0, "FILE", "where the logits go"},
         {K3_OPTION_U32, 0, "batch", &run.batch, 0, UINT32_MAX, "N",
          "compute N tokens together, 1 as in decoding (default: 0, all)"},
         K3_HELP_OPTION(help),
-        {K3_OPTION_HEADING, .help = "Model and engine"},
+        {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(run.engine),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);
     if (status == K3_OK && help) {

@@ -25,14 +25,14 @@ int k3_verb_tokenize(int argc, char **argv)
     const char *given = NULL, *file = NULL;
     bool special = false, help = false;
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Options"},
+        {.kind = K3_OPTION_HEADING, .help = "Options"},
         {K3_OPTION_TEXT, 'p', "prompt", &given, 0, 0, "TEXT", "the text"},
         {K3_OPTION_TEXT, 'f', "file", &file, 0, 0, "FILE",
          "read the text from FILE (without -p and -f: standard input)"},
         {K3_OPTION_FLAG, 0, "special", &special, 0, 0, NULL, "names of control tokens become control tokens"},
         K3_MODEL_OPTION(engine),
         K3_HELP_OPTION(help),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);
     if (status == K3_OK && help) k3_options_help(ABOUT_TOKENIZE, table);
@@ -68,11 +68,11 @@ int k3_verb_detokenize(int argc, char **argv)
     const char *ids = NULL, *file = NULL;
     bool help = false;
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Options"},
+        {.kind = K3_OPTION_HEADING, .help = "Options"},
         K3_IDS_OPTIONS(ids, file),
         K3_MODEL_OPTION(engine),
         K3_HELP_OPTION(help),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);
     if (status == K3_OK && help) k3_options_help(ABOUT_DETOKENIZE, table);

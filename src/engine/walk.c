@@ -1,7 +1,7 @@
 /* walk.c - the scheduler: takes a batch of tokens through all layers.
  *
  * The device does everything but the routed experts. Of those, the store says where the bytes are and
- * ops/experts.c computes with them. See docs/architecture.md, "The walk". */
+ * ops/experts.c computes with them. See docs/design.md, "The walk". */
 #include "engine/engine_internal.h"
 
 static k3_status compute_experts(struct k3_session *session, uint32_t layer, const struct k3_routing *routing,
