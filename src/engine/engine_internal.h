@@ -19,6 +19,7 @@ struct k3_model {
     struct k3_store *store;
     struct k3_experts experts;
     struct k3_model_info info;
+    uint64_t batch_bytes; /* of dense weights that a batch reads: all but the token table */
     pthread_mutex_t
         lock; /* held while a batch is computed: device, experts, store and pool serve one at a time */
 };

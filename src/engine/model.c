@@ -23,6 +23,7 @@ static void fill_info(struct k3_model *model, bool exact)
         .expert_bytes = k3_store_bytes(model->store),
     };
     info->dense_bytes = sizes.dense;
+    model->batch_bytes = sizes.dense - k3_plan_tensor(model->plan, 0, K3_TOKEN_EMBD)->bytes;
     info->session_bytes = sizes.state;
     info->token_bytes = sizes.token;
 }

@@ -57,6 +57,6 @@ k3_status k3_walk(struct k3_session *session, const int32_t *tokens, size_t n, c
         dev->ops->join(dev, layer, sum);
     }
     if (n_rows) dev->ops->logits(dev, rows, n_rows, logits);
-    session->stats.dense_bytes += session->model->info.dense_bytes;
+    session->stats.dense_bytes += session->model->batch_bytes;
     return K3_OK;
 }
