@@ -38,6 +38,52 @@ k3_status k3_parse_real(const char *what, const char *text, double min, double m
     return K3_OK;
 }
 
+/* The digits of an amount, without its last letter, as a plain decimal number. */
+static k3_status parse_decimal(const char *what, const char *text, size_t n, double max, double *value,
+                               struct k3_error *err)
+{
+    char digits[K3_NUMBER_MAX];
+    bool plain = n > 0 && n < sizeof digits && strspn(text, "0123456789.") == n;
+    if (!plain)
+        return k3_fail(err, K3_ERR_ARGUMENT, "%s: '%.40s' is no amount such as 123, 512M, 1.5G or 42%%", what,
+                       text);
+    memcpy(digits, text, n);
+    digits[n] = 0;
+    return k3_parse_real(what, digits, 0, max, value, err);
+}
+
+k3_status k3_parse_amount(const char *what, const char *text, struct k3_amount *amount, struct k3_error *err)
+{
+    static const char units[] = "KMGT";
+    size_t n = strlen(text);
+    char last = n ? text[n - 1] : 0;
+    const char *unit = last ? strchr(units, last) : NULL;
+    struct k3_amount parsed = {.is_share = last == '%'};
+    double value;
+
+    if (parsed.is_share) {
+        k3_status status = parse_decimal(what, text, n - 1, 100, &parsed.percent, err);
+        if (status != K3_OK) return status;
+    } else if (unit) {
+        double size = ldexp(1, 10 * (int)(unit - units + 1));
+        /* 2^53: up to here a double holds every whole number, and it is far more than any machine has. */
+        k3_status status = parse_decimal(what, text, n - 1, 0x1p53 / size, &value, err);
+        if (status != K3_OK) return status;
+        parsed.count = (uint64_t)(value * size);
+    } else {
+        k3_status status = parse_decimal(what, text, n, 0x1p53, &value, err);
+        if (status == K3_OK) status = k3_parse_whole(what, text, 0, (uint64_t)1 << 53, &parsed.count, err);
+        if (status != K3_OK) return status;
+    }
+    *amount = parsed;
+    return K3_OK;
+}
+
+uint64_t k3_amount_of(const struct k3_amount *amount, uint64_t whole)
+{
+    return amount->is_share ? (uint64_t)((double)whole * amount->percent / 100) : amount->count;
+}
+
 static k3_status append_id(struct k3_tokens *ids, int32_t id, struct k3_error *err)
 {
     if (ids->n == ids->capacity) {

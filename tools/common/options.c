@@ -31,6 +31,16 @@ static const struct k3_option *find_option(const struct k3_option *table, int co
     return NULL;
 }
 
+static k3_status add_amount(struct k3_amounts *amounts, const char *label, const char *text,
+                            struct k3_error *err)
+{
+    if (amounts->n == K3_MAX_AMOUNTS)
+        return k3_fail(err, K3_ERR_ARGUMENT, "%s: given more than %d times", label, K3_MAX_AMOUNTS);
+    k3_status status = k3_parse_amount(label, text, &amounts->list[amounts->n], err);
+    if (status == K3_OK) amounts->n++;
+    return status;
+}
+
 static k3_status store_value(const struct k3_option *option, const char *label, const char *text,
                              struct k3_error *err)
 {
@@ -57,6 +67,8 @@ static k3_status store_value(const struct k3_option *option, const char *label, 
         if (k3_parse_real(label, text, option->min, option->max, &real, err) != K3_OK) return err->status;
         *(float *)option->value = (float)real;
         return K3_OK;
+    case K3_OPTION_AMOUNTS:
+        return add_amount(option->value, label, text, err);
     case K3_OPTION_END:
     case K3_OPTION_HEADING:
         break;

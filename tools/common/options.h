@@ -5,7 +5,7 @@
 #ifndef K3_TOOLS_OPTIONS_H
 #define K3_TOOLS_OPTIONS_H
 
-#include "base/error.h"
+#include "common/number.h"
 
 #include <stdio.h>
 
@@ -17,6 +17,14 @@ enum k3_option_kind {
     K3_OPTION_U32,     /* uint32_t */
     K3_OPTION_U64,     /* uint64_t */
     K3_OPTION_FLOAT,   /* float */
+    K3_OPTION_AMOUNTS, /* struct k3_amounts: one more each time */
+};
+
+#define K3_MAX_AMOUNTS 16
+
+struct k3_amounts {
+    struct k3_amount list[K3_MAX_AMOUNTS];
+    size_t n;
 };
 
 struct k3_option {
