@@ -70,7 +70,7 @@ on_terminal() {
 test_help_and_version_go_to_standard_output() {
     local program
     for program in k3run k3tool 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' k3bench \
-        'k3bench decode' 'k3bench prefill'; do
+        'k3bench decode' 'k3bench prefill' 'k3bench policy'; do
         # shellcheck disable=SC2086
         expect 0 $program --help && says Usage && quiet_err || return
     done
@@ -291,6 +291,25 @@ test_the_benchmark_measures() {
     expect 0 k3bench decode -m "$tiny" -n 2 -r 2 --at 3 && says tokens/s && quiet_err || return
     expect 0 k3bench prefill -m "$tiny" -n 8 -r 3 --json && says '"tokens_per_s"' && says '"tokens": 8' &&
         says '"context": 0'
+}
+
+test_policies_are_compared() {
+    local traces=$data/traces
+    expect 0 k3bench policy --trace "$traces/olmoe-decode-299.jsonl" --slots 42% --slots 153 && quiet_err &&
+        says '299 tokens, 16 layers of 64 experts' && says '     430   42.0%    72.9' && says '     153   14.9%    44.0' ||
+        return
+    expect 0 k3bench policy --trace "$traces/olmoe-decode-299.jsonl" --slots 42% --warmup 0 --experts 128 --json &&
+        says '"slots": 860' && says '"experts": 128' && says '"policies": {"lru": 0.' && says '"belady": 0.' || return
+    refuses "which trace?" k3bench policy &&
+        refuses "/nowhere/x" k3bench policy --trace /nowhere/x &&
+        refuses "is no JSON" k3bench policy --trace "$tiny" &&
+        refuses "--slots: 'many' is no amount" k3bench policy --trace x --slots many &&
+        refuses "--slots: 2048 are more than the 1024 experts" k3bench policy --trace "$traces/olmoe-decode-299.jsonl" --slots 2K &&
+        refuses "7 slots are too few: a layer asks for 8" \
+            k3bench policy --trace "$traces/olmoe-decode-299.jsonl" --slots 7 --json &&
+        refuses "--warmup: 299 tokens leave none" \
+            k3bench policy --trace "$traces/olmoe-decode-299.jsonl" --warmup 299 &&
+        refuses "has expert 63" k3bench policy --trace "$traces/olmoe-decode-299.jsonl" --experts 63
 }
 
 # ---- all of them ----
