@@ -61,10 +61,29 @@ typedef bool (*k3_progress_fn)(void *ctx, const char *what, uint64_t done, uint6
 /* Weights and the threads that compute with them. */
 struct k3_model;
 
+/* How experts come from the drive. Never changes results. */
+enum k3_io {
+    K3_IO_AUTO = 0, /* io_uring, or threads where it cannot be used */
+    K3_IO_URING,
+    K3_IO_THREADS,
+    K3_IO_MMAP, /* files are mapped and the system pages experts in: for models that fit in its page cache */
+};
+
+/* Whether experts are read past the page cache. */
+enum k3_direct {
+    K3_DIRECT_AUTO = 0, /* where the file system can */
+    K3_DIRECT_ON,
+    K3_DIRECT_OFF,
+};
+
 struct k3_model_options {
     int threads; /* 0: one per processor the process may use. Never changes results */
     bool exact;  /* reference arithmetic: activations and cache in f32. Slower; the default rounds activations to 8
                     bits where the weights are quantised, and the MLA cache to f16 */
+    uint32_t slots;       /* experts kept in memory; 0: see slots_percent. Never changes results */
+    float slots_percent;  /* the same, as a part of all experts; 0: as memory allows */
+    enum k3_io io;
+    enum k3_direct direct;
     k3_progress_fn progress; /* of loading, in bytes; may be NULL */
     void *progress_ctx;
 };
@@ -81,6 +100,7 @@ struct k3_model_info {
     uint32_t n_layers, n_embd, n_vocab;
     uint32_t n_experts, top_k; /* experts in a MoE layer; how many a token uses */
     uint32_t context_length;   /* tokens the model was made for; 0: the file does not say */
+    uint32_t slots;            /* experts kept in memory; 0 with K3_IO_MMAP */
     int threads;               /* that compute */
     uint64_t file_bytes;       /* all shards */
     uint64_t dense_bytes;      /* read into memory */

@@ -20,12 +20,29 @@ static void fill_info(struct k3_model *model, bool exact)
         .context_length = hp->context_length,
         .threads = k3_pool_threads(model->pool),
         .file_bytes = model->plan->gguf->bytes,
-        .expert_bytes = k3_store_bytes(model->store),
+        .expert_bytes = k3_store_bytes(model->plan),
+        .slots = k3_store_slots(model->store),
     };
     info->dense_bytes = sizes.dense;
     model->batch_bytes = sizes.dense - k3_plan_tensor(model->plan, 0, K3_TOKEN_EMBD)->bytes;
     info->session_bytes = sizes.state;
     info->token_bytes = sizes.token;
+}
+
+static k3_status open_store(struct k3_model *model, const struct k3_model_options *options,
+                            struct k3_error *err)
+{
+    struct k3_store_options store = {options->io, options->direct, options->slots, 0};
+    /* Written so that NaN fails too. */
+    if (!(options->slots_percent >= 0 && options->slots_percent <= 100))
+        return k3_fail(err, K3_ERR_ARGUMENT,
+                       "slots for %g %% of the experts were asked for; 0 to 100 are possible",
+                       (double)options->slots_percent);
+    if (!store.n_slots && options->slots_percent > 0) {
+        double n = (double)k3_store_experts(model->plan) * (double)options->slots_percent / 100;
+        store.n_slots = n < 1 ? 1 : (uint32_t)n;
+    }
+    return k3_store_open(model->plan, &store, &model->store, err);
 }
 
 k3_status k3_model_open(const char *path, const struct k3_model_options *options, struct k3_model **out,
@@ -43,7 +60,7 @@ k3_status k3_model_open(const char *path, const struct k3_model_options *options
 
     k3_status status = k3_pool_create(options->threads, &model->pool, err);
     if (status == K3_OK) status = k3_plan_open(path, &model->plan, err);
-    if (status == K3_OK) status = k3_store_open(model->plan, &model->store, err);
+    if (status == K3_OK) status = open_store(model, options, err);
     if (status == K3_OK) status = k3_cpu_device_create(model->plan, model->pool, &cpu, &model->device, err);
     if (status == K3_OK)
         status = k3_experts_create(&model->experts, k3_cpu_device_compute(model->device), &model->plan->hp,

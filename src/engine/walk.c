@@ -4,6 +4,10 @@
  * ops/experts.c computes with them. See docs/design.md, "The walk". */
 #include "engine/engine_internal.h"
 
+/* A batch that uses more than this times what one token uses of a layer is a sweep to the store: it reads
+ * most experts once, and what it leaves behind would be of no use to what comes after. */
+#define SWEEP_FROM 4
+
 static k3_status compute_experts(struct k3_session *session, uint32_t layer, const struct k3_routing *routing,
                                  size_t n, float **sum, struct k3_error *err)
 {
@@ -16,8 +20,8 @@ static k3_status compute_experts(struct k3_session *session, uint32_t layer, con
 
     k3_experts_group(experts, routing, n, (int)layer);
     struct k3_ticket *ticket;
-    k3_status status =
-        k3_store_acquire(model->store, layer, experts->chosen, experts->n_chosen, &ticket, err);
+    k3_status status = k3_store_acquire(model->store, layer, experts->chosen, experts->n_chosen,
+                                        experts->n_chosen > SWEEP_FROM * (size_t)hp->top_k, &ticket, err);
     if (status != K3_OK) return status;
     model->device->ops->shared(model->device, layer);
     for (size_t i = 0; i < experts->n_chosen && status == K3_OK; i++) {
@@ -28,11 +32,12 @@ static k3_status compute_experts(struct k3_session *session, uint32_t layer, con
                                        k3_matrix_make(up, hp->n_expert_ffn, hp->latent, expert.up),
                                        k3_matrix_make(down, hp->latent, hp->n_expert_ffn, expert.down)};
         k3_experts_compute(experts, expert.index, &m);
+        k3_store_give_back(ticket, &expert);
     }
     k3_store_release(ticket);
 
     session->stats.expert_requests += experts->n_chosen;
-    session->stats.expert_bytes += experts->n_chosen * k3_store_expert_bytes(model->store, layer);
+    session->stats.expert_bytes += experts->n_chosen * k3_store_expert_bytes(model->plan, layer);
     *sum = k3_experts_sum(experts);
     return status;
 }

@@ -1,5 +1,8 @@
-/* mapped.c - the expert store that maps the model's files and lets the kernel page them in. */
-#include "store/store.h"
+/* mapped.c - maps the model's files and lets the kernel page experts in.
+ *
+ * Every expert is ready at once, and touching it may wait for the drive. Good when all of them fit in the
+ * page cache; else it is what the store is measured against. */
+#include "store/mapped.h"
 
 #include "base/memory.h"
 
@@ -13,19 +16,10 @@ struct mapping {
     size_t bytes; /* file and guard */
 };
 
-/* The one request under way. */
-struct k3_ticket {
-    struct k3_store *store;
-    uint32_t layer;
-    const uint32_t *ids;
-    size_t n, next;
-};
-
-struct k3_store {
+struct k3_mapped {
     const struct k3_plan *plan;
     size_t n_mappings;
     struct mapping *mappings; /* of the shards, in order */
-    struct k3_ticket ticket;
 };
 
 /* Maps a file and at least K3_BUFFER_PAD readable bytes after it: kernels may look a little past the last
@@ -45,80 +39,37 @@ static k3_status map_file(const struct k3_file *file, struct mapping *m, struct 
     return K3_OK;
 }
 
-k3_status k3_store_open(const struct k3_plan *plan, struct k3_store **out, struct k3_error *err)
+k3_status k3_mapped_open(const struct k3_plan *plan, struct k3_mapped **out, struct k3_error *err)
 {
-    struct k3_store *store = calloc(1, sizeof *store);
-    if (!store) return k3_fail_memory(err, "the expert store", sizeof *store);
-    store->plan = plan;
-    store->mappings = calloc(plan->gguf->n_shards, sizeof *store->mappings);
-    k3_status status = store->mappings ? K3_OK : k3_fail_memory(err, "the expert store", sizeof *store);
+    struct k3_mapped *mapped = calloc(1, sizeof *mapped);
+    if (!mapped) return k3_fail_memory(err, "the expert store", sizeof *mapped);
+    mapped->plan = plan;
+    mapped->mappings = calloc(plan->gguf->n_shards, sizeof *mapped->mappings);
+    k3_status status = mapped->mappings ? K3_OK : k3_fail_memory(err, "the expert store", sizeof *mapped);
     for (uint32_t i = 0; i < plan->gguf->n_shards && status == K3_OK; i++) {
-        store->n_mappings++;
-        status = map_file(&plan->gguf->shards[i], &store->mappings[i], err);
+        mapped->n_mappings++;
+        status = map_file(&plan->gguf->shards[i], &mapped->mappings[i], err);
     }
     if (status != K3_OK) {
-        k3_store_close(store);
+        k3_mapped_close(mapped);
         return status;
     }
-    *out = store;
+    *out = mapped;
     return K3_OK;
 }
 
-void k3_store_close(struct k3_store *store)
+void k3_mapped_close(struct k3_mapped *mapped)
 {
-    if (!store) return;
-    for (size_t i = 0; i < store->n_mappings; i++)
-        if (store->mappings[i].address) munmap(store->mappings[i].address, store->mappings[i].bytes);
-    free(store->mappings);
-    free(store);
+    if (!mapped) return;
+    for (size_t i = 0; i < mapped->n_mappings; i++)
+        if (mapped->mappings[i].address) munmap(mapped->mappings[i].address, mapped->mappings[i].bytes);
+    free(mapped->mappings);
+    free(mapped);
 }
 
-uint64_t k3_store_expert_bytes(const struct k3_store *store, uint32_t layer)
+const unsigned char *k3_mapped_matrix(const struct k3_mapped *mapped, uint32_t layer, enum k3_role role,
+                                      uint32_t expert)
 {
-    uint64_t bytes = 0;
-    for (int role = K3_FIRST_EXPERT_ROLE; role < K3_ROLE_COUNT; role++) {
-        const struct k3_gguf_tensor *t = k3_plan_tensor(store->plan, layer, role);
-        if (t) bytes += t->bytes / store->plan->hp.n_experts;
-    }
-    return bytes;
-}
-
-uint64_t k3_store_bytes(const struct k3_store *store)
-{
-    uint64_t bytes = 0;
-    for (uint32_t layer = 0; layer < store->plan->hp.n_layers; layer++)
-        bytes += k3_store_expert_bytes(store, layer) * store->plan->hp.n_experts;
-    return bytes;
-}
-
-k3_status k3_store_acquire(struct k3_store *store, uint32_t layer, const uint32_t *ids, size_t n,
-                           struct k3_ticket **ticket, struct k3_error *err)
-{
-    (void)err;
-    store->ticket = (struct k3_ticket){store, layer, ids, n, 0};
-    *ticket = &store->ticket;
-    return K3_OK;
-}
-
-static const unsigned char *slab(const struct k3_ticket *ticket, enum k3_role role, uint32_t id)
-{
-    const struct k3_store *store = ticket->store;
-    const struct k3_gguf_tensor *t = k3_plan_tensor(store->plan, ticket->layer, role);
-    return store->mappings[t->shard].address + t->offset + id * (t->bytes / store->plan->hp.n_experts);
-}
-
-k3_status k3_store_next(struct k3_ticket *ticket, struct k3_expert *expert, struct k3_error *err)
-{
-    (void)err;
-    uint32_t id = ticket->ids[ticket->next];
-    expert->index = ticket->next++;
-    expert->gate = slab(ticket, K3_EXPERTS_GATE, id);
-    expert->up = slab(ticket, K3_EXPERTS_UP, id);
-    expert->down = slab(ticket, K3_EXPERTS_DOWN, id);
-    return K3_OK;
-}
-
-void k3_store_release(struct k3_ticket *ticket)
-{
-    ticket->ids = NULL;
+    const struct k3_gguf_tensor *t = k3_plan_tensor(mapped->plan, layer, role);
+    return mapped->mappings[t->shard].address + t->offset + expert * (t->bytes / mapped->plan->hp.n_experts);
 }

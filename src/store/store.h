@@ -1,9 +1,11 @@
 /* store.h - where the experts come from.
  *
- * The scheduler asks for the experts a layer needs and takes each one as it becomes ready, in any order;
- * their bytes stay where they are until the ticket is released. This version maps the model's files into
- * memory and leaves it to the kernel which pages are resident: every expert is ready at once, and touching it
- * may wait for the drive. */
+ * The scheduler asks for the experts a layer needs and takes each one as it becomes ready, in any order:
+ * first those that are in memory, then the others as they arrive. It gives each one back as soon as it has
+ * computed with it. What is in memory is a fixed number of slots, one expert each; which experts stay there
+ * is the store's business and changes the speed of things, never a result. See docs/store.md.
+ *
+ * A store belongs to one thread at a time. Reading goes on beside it. */
 #ifndef K3_STORE_STORE_H
 #define K3_STORE_STORE_H
 
@@ -12,6 +14,13 @@
 struct k3_store;
 struct k3_ticket;
 
+struct k3_store_options {
+    enum k3_io io;
+    enum k3_direct direct;
+    uint32_t n_slots; /* 0: as many as there is memory for; see size.c */
+    uint32_t depth;   /* pieces of about 1 MiB to be read at a time at most; 0: chosen */
+};
+
 /* The three matrices of one expert, types and shapes as in the layer's tensors. At least K3_BUFFER_PAD bytes
  * after each are readable. */
 struct k3_expert {
@@ -19,21 +28,57 @@ struct k3_expert {
     const unsigned char *gate, *up, *down;
 };
 
-/* `plan` must outlive the store. */
-k3_status k3_store_open(const struct k3_plan *plan, struct k3_store **store, struct k3_error *err);
+/* `plan` must outlive the store. `options` may be NULL. K3_ERR_ARGUMENT when there are fewer slots than
+ * k3_store_least_slots. */
+k3_status k3_store_open(const struct k3_plan *plan, const struct k3_store_options *options,
+                        struct k3_store **store, struct k3_error *err);
 void k3_store_close(struct k3_store *store);
 
-/* Bytes of one expert of a MoE layer, and of all experts. */
-uint64_t k3_store_expert_bytes(const struct k3_store *store, uint32_t layer);
-uint64_t k3_store_bytes(const struct k3_store *store);
+/* Bytes of one expert of a MoE layer, and of all experts, in the files. */
+uint64_t k3_store_expert_bytes(const struct k3_plan *plan, uint32_t layer);
+uint64_t k3_store_bytes(const struct k3_plan *plan);
 
-/* Asks for n different experts of a layer. One ticket at a time; `ids` must stay until it is released. */
-k3_status k3_store_acquire(struct k3_store *store, uint32_t layer, const uint32_t *ids, size_t n,
+/* Experts in all layers; the fewest slots a store can work with; bytes of memory of each. */
+uint64_t k3_store_experts(const struct k3_plan *plan);
+uint32_t k3_store_least_slots(const struct k3_plan *plan);
+uint64_t k3_store_slot_bytes(const struct k3_plan *plan);
+
+uint32_t k3_store_slots(const struct k3_store *store); /* 0: files are mapped */
+
+/* Asks for n different experts of a layer, and starts reading what is not there. `sweep`: they are most of
+ * the layer's and for many tokens, so that they say nothing about what will be needed next: they pass through
+ * few slots and evict nothing. Best in ascending order then, which is the order in the file. One ticket at a
+ * time; `ids` must stay until it is released. */
+k3_status k3_store_acquire(struct k3_store *store, uint32_t layer, const uint32_t *ids, size_t n, bool sweep,
                            struct k3_ticket **ticket, struct k3_error *err);
 
-/* The next expert that is ready; called n times. */
+/* The next expert that is ready; called n times. Its bytes stay until it is given back. K3_ERR_IO: an expert
+ * could not be read; the others still can be had. */
 k3_status k3_store_next(struct k3_ticket *ticket, struct k3_expert *expert, struct k3_error *err);
 
+/* The expert was computed. Others of the ticket may be waiting for its slot. */
+void k3_store_give_back(struct k3_ticket *ticket, const struct k3_expert *expert);
+
+/* Gives back all experts and forgets those that were not taken. */
 void k3_store_release(struct k3_ticket *ticket);
+
+/* Guesses that experts of a layer will be asked for, likeliest first. Up to max_bytes of them are read when
+ * there is nothing else to read. A guess evicts nothing, and is forgotten when the layer has passed without
+ * it. */
+void k3_store_hint(struct k3_store *store, uint32_t layer, const uint32_t *ids, size_t n, uint64_t max_bytes);
+
+struct k3_store_stats {
+    uint64_t requests;
+    uint64_t hits;                /* wholly in memory before they were asked for */
+    uint64_t misses;              /* the others. With mapped files neither is known */
+    uint64_t bytes_read;          /* as they came from the files: alignment and repeated reads included */
+    uint64_t wait_ns;             /* that k3_store_next waited */
+    uint64_t hints, useful_hints; /* reads that were started on a guess; those that were asked for in time */
+    uint64_t n_pieces, depth_sum; /* reads; and how many were under way when each arrived, added up */
+};
+
+#define K3_ALL_LAYERS UINT32_MAX
+
+void k3_store_get_stats(const struct k3_store *store, uint32_t layer, struct k3_store_stats *stats);
 
 #endif

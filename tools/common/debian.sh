@@ -20,6 +20,7 @@ need_to_build() {
     need pkg-config "finds libraries" pkg-config --version
     need libpcre2-dev "Unicode patterns of the tokenizer" pkg-config --exists libpcre2-8
     need libjansson-dev "JSON" pkg-config --exists jansson
+    need liburing-dev "reads of experts" pkg-config --exists liburing
 }
 
 # Installs what `need` found missing.
