@@ -25,18 +25,21 @@ struct row {
 static void print_help(const struct k3_option *table)
 {
     k3_options_help("Usage: k3bench policy --trace FILE [--slots N|P%]...\n"
-                    "Replays recorded routing through one pool of slots for all layers, under each\n"
-                    "cache policy. A hit was in the pool before its layer was asked for. lfru is\n"
-                    "what the store uses; belady knows the future, no policy can do better.\n",
+                    "Replays recorded routing through one pool of slots for all layers, under each cache "
+                    "policy. A hit was\n"
+                    "in the pool before its layer was asked for. lfru is what the engine uses; belady knows "
+                    "the future, no\n"
+                    "policy can do better.\n",
                     table);
     k3_out("\nExample\n"
-           "  k3bench policy --trace tests/data/traces/olmoe-decode-299.jsonl --slots 15%% --slots 42%%\n");
+           "  k3bench policy --trace tests/data/traces/kimi-linear-48b-decode-300.jsonl --slots 15%% --slots "
+           "42%%\n");
 }
 
 static k3_status parse_options(int argc, char **argv, struct options *o, struct k3_error *err)
 {
     const struct k3_option table[] = {
-        {.kind = K3_OPTION_HEADING, .help = "Options"},
+        {K3_OPTION_HEADING, .help = "Options"},
         {K3_OPTION_TEXT, 0, "trace", &o->trace, 0, 0, "FILE",
          "a line for each token: {\"tok\": n, \"layers\": [[ids], ...]}"},
         {K3_OPTION_AMOUNTS, 0, "slots", &o->slots, 0, 0, "N|P%",
@@ -48,7 +51,7 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         {K3_OPTION_FLAG, 0, "json", &o->json, 0, 0, NULL,
          "a JSON object on a line for each --slots; hit rates are\n0 to 1"},
         K3_HELP_OPTION(o->help),
-        {.kind = K3_OPTION_END},
+        {K3_OPTION_END},
     };
     *o = (struct options){.warm_up = 60};
     k3_status status = k3_options_parse(argc, argv, table, 0, err);

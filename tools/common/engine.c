@@ -41,8 +41,13 @@ k3_status k3_engine_open(struct k3_engine *engine, struct k3_progress *loading, 
 {
     k3_status status = k3_engine_find_model(engine, err);
     if (status != K3_OK) return status;
+    uint64_t n_slots = engine->slots.count;
     struct k3_model_options options = {.threads = (int)engine->threads,
                                        .exact = engine->exact,
+                                       .slots = n_slots < UINT32_MAX ? (uint32_t)n_slots : UINT32_MAX,
+                                       .slots_percent = (float)engine->slots.percent,
+                                       .io = (enum k3_io)engine->io,
+                                       .direct = (enum k3_direct)engine->direct,
                                        .progress = k3_progress_show,
                                        .progress_ctx = loading};
     k3_progress_begin(loading);

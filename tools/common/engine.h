@@ -10,6 +10,8 @@ struct k3_engine {
     uint32_t threads;  /* 0: one per processor */
     uint32_t context;  /* most tokens in a session; 0: what the model was made for */
     bool exact;        /* f32 arithmetic */
+    struct k3_amount slots; /* experts in memory; 0: as memory allows */
+    int io, direct;        /* enum k3_io, enum k3_direct */
 };
 
 /* clang-format off */
@@ -24,7 +26,13 @@ struct k3_engine {
     {K3_OPTION_U32, 'c', "context", &(engine).context, 0, UINT32_MAX, "N", \
      "most tokens to hold (default: 0, what the model was made for)"}, \
     {K3_OPTION_FLAG, 0, "exact", &(engine).exact, 0, 0, NULL, \
-     "reference arithmetic: activations and cache in f32; slower"}
+     "reference arithmetic: activations and cache in f32; slower"}, \
+    {K3_OPTION_AMOUNT, 0, "slots", &(engine).slots, 0, 0, "N|P%", \
+     "experts to keep in memory, or a part of all\n(default: 0, as memory allows)"}, \
+    {K3_OPTION_CHOICE, 0, "io", &(engine).io, 0, 0, "auto|uring|threads|mmap", \
+     "how experts are read (default: auto, io_uring if it can be)"}, \
+    {K3_OPTION_CHOICE, 0, "direct", &(engine).direct, 0, 0, "auto|on|off", \
+     "read past the page cache (default: auto, where it can be)"}
 /* clang-format on */
 
 /* Sets engine->model, if it is NULL, to the small model: beside the build folder this program was built in,

@@ -31,6 +31,22 @@ static const struct k3_option *find_option(const struct k3_option *table, int co
     return NULL;
 }
 
+static k3_status store_choice(const struct k3_option *option, const char *label, const char *text,
+                              struct k3_error *err)
+{
+    size_t n = strlen(text);
+    int place = 0;
+    for (const char *word = option->argument; *word; place++) {
+        size_t length = strcspn(word, "|");
+        if (length == n && memcmp(word, text, n) == 0) {
+            *(int *)option->value = place;
+            return K3_OK;
+        }
+        word += length + (word[length] == '|');
+    }
+    return k3_fail(err, K3_ERR_ARGUMENT, "%s: '%.40s' is none of %s", label, text, option->argument);
+}
+
 static k3_status add_amount(struct k3_amounts *amounts, const char *label, const char *text,
                             struct k3_error *err)
 {
@@ -67,6 +83,10 @@ static k3_status store_value(const struct k3_option *option, const char *label, 
         if (k3_parse_real(label, text, option->min, option->max, &real, err) != K3_OK) return err->status;
         *(float *)option->value = (float)real;
         return K3_OK;
+    case K3_OPTION_CHOICE:
+        return store_choice(option, label, text, err);
+    case K3_OPTION_AMOUNT:
+        return k3_parse_amount(label, text, option->value, err);
     case K3_OPTION_AMOUNTS:
         return add_amount(option->value, label, text, err);
     case K3_OPTION_END:
