@@ -63,15 +63,20 @@ static k3_status map_memory(struct k3_slots *s, struct k3_error *err)
 }
 
 k3_status k3_slots_create(struct k3_slots *s, const struct k3_plan *plan, uint32_t n, uint32_t max_spare,
-                          struct k3_error *err)
+                          const struct k3_policy_kind *policy, struct k3_error *err)
 {
-    size_t n_experts = (size_t)plan->hp.n_layers * plan->hp.n_experts;
+    uint64_t n_experts = (uint64_t)plan->hp.n_layers * plan->hp.n_experts;
+    if (n_experts >= K3_NO_KEY)
+        return k3_fail(err, K3_ERR_UNSUPPORTED, "%u layers of %u experts are more than the store can number",
+                       plan->hp.n_layers, plan->hp.n_experts);
     *s = (struct k3_slots){.plan = plan, .n = n, .max_kept = n - max_spare, .max_spare = max_spare};
     s->slot_bytes = k3_slots_bytes_each(plan);
     s->slots = calloc(n, sizeof *s->slots);
     s->where = calloc(n_experts, sizeof(struct k3_slot *));
+    struct k3_policy_shape shape = {plan->hp.n_layers, plan->hp.n_experts, s->max_kept};
+    s->policy = policy->create(&shape);
     k3_status status = K3_OK;
-    if (!s->slots || !s->where)
+    if (!s->slots || !s->where || !s->policy)
         status =
             k3_fail_memory(err, "the table of experts", n * sizeof *s->slots + n_experts * sizeof *s->where);
     if (status == K3_OK) status = map_memory(s, err);
@@ -80,7 +85,7 @@ k3_status k3_slots_create(struct k3_slots *s, const struct k3_plan *plan, uint32
         return status;
     }
     for (uint32_t i = n; i-- > 0;) { /* the lowest first */
-        s->slots[i].next = s->free;
+        s->slots[i].next_free = s->free;
         s->free = &s->slots[i];
     }
     return K3_OK;
@@ -89,53 +94,54 @@ k3_status k3_slots_create(struct k3_slots *s, const struct k3_plan *plan, uint32
 void k3_slots_destroy(struct k3_slots *s)
 {
     if (s->mapping) munmap(s->mapping, s->mapping_bytes);
+    if (s->policy) s->policy->kind->free(s->policy);
     free(s->where);
     free(s->slots);
     memset(s, 0, sizeof *s);
 }
 
-/* ---- the kept ones, by use ---- */
+/* ---- the kept ones, which the policy knows ---- */
 
-static void list_add(struct k3_slots *s, struct k3_slot *slot)
+static uint32_t key_of(const struct k3_slots *s, uint32_t layer, uint32_t expert)
 {
-    slot->prev = NULL;
-    slot->next = s->newest;
-    *(s->newest ? &s->newest->prev : &s->oldest) = slot;
-    s->newest = slot;
+    return layer * s->plan->hp.n_experts + expert;
 }
 
-static void list_remove(struct k3_slots *s, struct k3_slot *slot)
+static bool may_evict(void *ctx, uint32_t key)
 {
-    *(slot->prev ? &slot->prev->next : &s->newest) = slot->next;
-    *(slot->next ? &slot->next->prev : &s->oldest) = slot->prev;
+    const struct k3_slots *s = ctx;
+    return s->where[key]->state == K3_SLOT_READY;
 }
 
-/* Frees the slot that was used longest ago and is not in use. */
+static void set_free(struct k3_slots *s, struct k3_slot *slot)
+{
+    *(slot->kept ? &s->n_kept : &s->n_spare) -= 1;
+    s->where[key_of(s, slot->layer, slot->expert)] = NULL;
+    slot->state = K3_SLOT_FREE;
+    slot->next_free = s->free;
+    s->free = slot;
+}
+
 static bool evict(struct k3_slots *s)
 {
-    struct k3_slot *slot = s->oldest;
-    while (slot && slot->state != K3_SLOT_READY) slot = slot->prev;
-    if (slot) k3_slots_free(s, slot);
-    return slot != NULL;
+    uint32_t key = s->policy->kind->victim(s->policy, may_evict, s);
+    if (key == K3_NO_KEY) return false;
+    set_free(s, s->where[key]);
+    return true;
 }
 
-static void keep(struct k3_slots *s, struct k3_slot *slot)
+static void keep(struct k3_slots *s, struct k3_slot *slot, bool wanted)
 {
     slot->kept = true;
     s->n_kept++;
-    list_add(s, slot);
+    s->policy->kind->admit(s->policy, key_of(s, slot->layer, slot->expert), wanted);
 }
 
 /* ---- slots ---- */
 
-static struct k3_slot **place_of(const struct k3_slots *s, uint32_t layer, uint32_t expert)
-{
-    return &s->where[(size_t)layer * s->plan->hp.n_experts + expert];
-}
-
 struct k3_slot *k3_slots_find(const struct k3_slots *s, uint32_t layer, uint32_t expert)
 {
-    return *place_of(s, layer, expert);
+    return s->where[key_of(s, layer, expert)];
 }
 
 /* Whether the slot to be taken will be a kept one; room for it has been made then. */
@@ -161,45 +167,41 @@ struct k3_slot *k3_slots_take(struct k3_slots *s, uint32_t layer, uint32_t exper
     bool kept = make_room(s, use);
     if (!kept && s->n_spare == s->max_spare) return NULL;
     struct k3_slot *slot = s->free; /* there is one: n_kept < max_kept or n_spare < max_spare */
-    s->free = slot->next;
+    s->free = slot->next_free;
     *slot = (struct k3_slot){.state = K3_SLOT_LOADING,
                              .layer = layer,
                              .expert = expert,
                              .guess = use == K3_USE_GUESS,
                              .item = K3_NO_ITEM};
     if (kept)
-        keep(s, slot);
+        keep(s, slot, use == K3_USE_STEP);
     else
         s->n_spare++;
-    *place_of(s, layer, expert) = slot;
+    s->where[key_of(s, layer, expert)] = slot;
     fill_load(s, slot);
     slot->load.guess = slot->guess;
     return slot;
 }
 
+void k3_slots_visit(struct k3_slots *s, uint32_t layer)
+{
+    s->policy->kind->visit(s->policy, layer);
+}
+
 void k3_slots_touch(struct k3_slots *s, struct k3_slot *slot)
 {
     if (slot->kept) {
-        list_remove(s, slot);
-        list_add(s, slot);
+        s->policy->kind->touch(s->policy, key_of(s, slot->layer, slot->expert));
     } else if (make_room(s, K3_USE_STEP)) {
         s->n_spare--;
-        keep(s, slot);
+        keep(s, slot, true);
     }
 }
 
 void k3_slots_free(struct k3_slots *s, struct k3_slot *slot)
 {
-    if (slot->kept) {
-        list_remove(s, slot);
-        s->n_kept--;
-    } else {
-        s->n_spare--;
-    }
-    *place_of(s, slot->layer, slot->expert) = NULL;
-    slot->state = K3_SLOT_FREE;
-    slot->next = s->free;
-    s->free = slot;
+    if (slot->kept) s->policy->kind->forget(s->policy, key_of(s, slot->layer, slot->expert));
+    set_free(s, slot);
 }
 
 const unsigned char *k3_slots_matrix(const struct k3_slot *slot, enum k3_role role)

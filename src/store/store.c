@@ -29,7 +29,7 @@ static k3_status create_slots(struct k3_store *store, const struct k3_store_opti
     k3_status status = k3_store_choose_slots(plan, options->n_slots, &n, err);
     if (status != K3_OK) return status;
     uint32_t n_spare = k3_store_spare_slots(plan, n);
-    status = k3_slots_create(&store->slots, plan, n, n_spare, err);
+    status = k3_slots_create(&store->slots, plan, n, n_spare, &k3_policy_lfru, err);
     if (status != K3_OK) return status;
     store->guesses = calloc(n_spare + 1, sizeof(struct k3_slot *));
     if (!store->guesses) return k3_fail_memory(err, "the expert store", n_spare * sizeof(struct k3_slot *));
@@ -215,6 +215,7 @@ k3_status k3_store_acquire(struct k3_store *store, uint32_t layer, const uint32_
     store->stats[layer].hits += hits;
     store->stats[layer].misses += n - hits;
     /* Only now that all of them are in use: making room for one must not evict another. */
+    if (!sweep) k3_slots_visit(&store->slots, layer);
     for (uint32_t i = 0; i < n && !sweep; i++)
         if (t->slots[i]) k3_slots_touch(&store->slots, t->slots[i]);
     start_waiting(store);
