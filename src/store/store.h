@@ -52,7 +52,8 @@ uint32_t k3_store_slots(const struct k3_store *store); /* 0: files are mapped */
 k3_status k3_store_acquire(struct k3_store *store, uint32_t layer, const uint32_t *ids, size_t n, bool sweep,
                            struct k3_ticket **ticket, struct k3_error *err);
 
-/* The next expert that is ready; called n times. Its bytes stay until it is given back. K3_ERR_IO: an expert
+/* The next expert that is ready; called n times. Its bytes stay until it is given back. Hold few of them: half the least
+ * slots at most, of a sweep one; K3_ERR_ARGUMENT when so many are held that the next has no slot. K3_ERR_IO: an expert
  * could not be read; the others still can be had. */
 k3_status k3_store_next(struct k3_ticket *ticket, struct k3_expert *expert, struct k3_error *err);
 
