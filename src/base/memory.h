@@ -3,7 +3,6 @@
 #define K3_BASE_MEMORY_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* Kernels may read up to this many bytes past the last block of a row (quants.md section 6), so every buffer
  * that holds weights or activations is this much longer than what it holds. */
@@ -24,8 +23,5 @@ struct k3_layout {
  * the sizes do not overflow. */
 void *k3_layout_add(struct k3_layout *layout, size_t n, size_t size);
 
-/* Bytes of memory that this process could take now without pushing anything out: what the system has available,
- * or what its control groups leave, whichever is less. 0 when neither can be found out. */
-uint64_t k3_memory_available(void);
 
 #endif

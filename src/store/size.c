@@ -1,7 +1,7 @@
 /* size.c - how large things of the store are, and how many slots there should be. */
 #include "store/store_internal.h"
 
-#include "base/memory.h"
+#include "base/host.h"
 
 /* Slots may take this part of the memory that is available when the model is opened. */
 #define MEMORY_SHARE 2
@@ -47,7 +47,7 @@ k3_status k3_store_choose_slots(const struct k3_plan *plan, uint32_t wanted, uin
     uint64_t all = k3_store_experts(plan), bytes = k3_slots_bytes_each(plan), slots = wanted;
     uint32_t least = k3_store_least_slots(plan);
     if (!wanted) {
-        slots = k3_memory_available() / MEMORY_SHARE / bytes;
+        slots = k3_host_memory().available / MEMORY_SHARE / bytes;
         if (slots < least) slots = least;
     }
     if (slots < least)

@@ -1,6 +1,7 @@
 /* The base room: errors, memory, files and threads. */
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/memory.h"
 #include "base/threads.h"
 
@@ -8,6 +9,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -154,6 +156,49 @@ static void a_pool_of_impossible_size_is_refused(void **state)
     k3_pool_free(NULL);
 }
 
+static void put(const char *root, const char *path, const char *text)
+{
+    char name[256], command[512];
+    snprintf(name, sizeof name, "%s/%s", root, path);
+    snprintf(command, sizeof command, "mkdir -p \"$(dirname '%s')\"", name);
+    assert_int_equal(system(command), 0);
+    FILE *f = fopen(name, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void available_memory_respects_control_groups(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/k3-host-XXXXXX", command[64];
+    assert_non_null(mkdtemp(root));
+    assert_true(k3_host_memory_at(root).available == 0);
+    put(root, "proc/meminfo", "MemTotal:       1000 kB\nMemFree: 100 kB\nMemAvailable:    800 kB\n");
+    put(root, "proc/self/cgroup", "4:memory:/old/box\n0::/a/b\n");
+    struct k3_host_memory m = k3_host_memory_at(root);
+    assert_int_equal(m.total, 1024000);
+    assert_int_equal(m.available, 819200);
+
+    put(root, "sys/fs/cgroup/a/b/memory.max", "max\n");  /* no limit here, */
+    put(root, "sys/fs/cgroup/a/memory.max", "500000\n"); /* but one above */
+    put(root, "sys/fs/cgroup/a/memory.current", "300000\n");
+    put(root, "sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 100000\n");
+    m = k3_host_memory_at(root);
+    assert_int_equal(m.total, 500000);
+    assert_int_equal(m.available, 300000);
+
+    put(root, "sys/fs/cgroup/memory/old/box/memory.limit_in_bytes", "40000\n");
+    put(root, "sys/fs/cgroup/memory/old/box/memory.usage_in_bytes", "50000\n");
+    m = k3_host_memory_at(root);
+    assert_int_equal(m.total, 40000);
+    assert_int_equal(m.available, 0);
+
+    assert_true(k3_host_memory().available > 0 && k3_host_memory().available <= k3_host_memory().total);
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +206,7 @@ int main(void)
         cmocka_unit_test(the_log_goes_where_it_is_told),
         cmocka_unit_test(arena_pieces_are_zeroed_aligned_and_apart),
         cmocka_unit_test(a_buffer_that_cannot_be_is_refused),
+        cmocka_unit_test(available_memory_respects_control_groups),
         cmocka_unit_test(files_are_read_exactly_or_not_at_all),
         cmocka_unit_test(every_item_is_done_once_by_any_number_of_threads),
         cmocka_unit_test(a_pool_of_impossible_size_is_refused),
