@@ -76,10 +76,26 @@ enum k3_direct {
     K3_DIRECT_OFF,
 };
 
+/* How the memory of the host is used, in bytes. */
+struct k3_memory_plan {
+    uint64_t available; /* to this process, when the plan was made: of the machine and its control groups */
+    uint64_t limit;     /* what follows stays below it; the default is a share of what is available */
+    uint64_t dense;     /* dense weights */
+    uint64_t scratch;   /* activations of a batch */
+    uint64_t sessions;  /* a session of `context` tokens, and two copies of its recurrent state */
+    uint64_t slots;     /* experts: n_slots of slot_bytes */
+    uint64_t reserve;   /* program, headers, tokenizer */
+    uint64_t slot_bytes;
+    uint32_t n_slots, least_slots, n_experts; /* kept in memory; that are needed; in all layers */
+    uint32_t context;                         /* tokens */
+};
+
 struct k3_model_options {
     int threads; /* 0: one per processor the process may use. Never changes results */
     bool exact;  /* reference arithmetic: activations and cache in f32. Slower; the default rounds activations to 8
                     bits where the weights are quantised, and the MLA cache to f16 */
+    uint64_t ram;         /* bytes of host memory to stay below; 0: chosen */
+    uint32_t context;     /* tokens that sessions hold by default, kept room for; 0: chosen */
     uint32_t slots;       /* experts kept in memory; 0: see slots_percent. Never changes results */
     float slots_percent;  /* the same, as a part of all experts; 0: as memory allows */
     enum k3_io io;
@@ -92,6 +108,11 @@ struct k3_model_options {
  * `options` may be NULL: all defaults. */
 k3_status k3_model_open(const char *path, const struct k3_model_options *options, struct k3_model **model,
                         struct k3_error *err);
+
+/* What k3_model_open would plan for these options, from the headers of the file alone. K3_ERR_MEMORY, with the number
+ * that would do, when the limit is too low. */
+k3_status k3_memory_plan(const char *path, const struct k3_model_options *options, struct k3_memory_plan *memory,
+                         struct k3_error *err);
 
 /* All sessions on the model must have been freed before. */
 void k3_model_close(struct k3_model *model);
@@ -110,6 +131,7 @@ struct k3_model_info {
 };
 
 void k3_model_get_info(const struct k3_model *model, struct k3_model_info *info);
+void k3_model_get_memory(const struct k3_model *model, struct k3_memory_plan *memory);
 
 /* ---- sessions ---- */
 
@@ -117,7 +139,7 @@ void k3_model_get_info(const struct k3_model *model, struct k3_model_info *info)
 struct k3_session;
 
 struct k3_session_options {
-    uint32_t context;         /* most tokens it may hold; 0: the model's context_length, or no limit if that is 0 */
+    uint32_t context;         /* most tokens it may hold; 0: as the memory plan says */
     uint32_t batch;           /* most tokens computed together; 0: chosen. At most 512 */
     uint32_t max_checkpoints; /* kept by k3_session_checkpoint; 0: four */
 };

@@ -7,6 +7,7 @@
 #include "store/store.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Tokens that are computed together at most. Larger batches read each expert for more tokens, but their
  * activations take memory: at K3's size about 1.5 MB a token. */
@@ -20,6 +21,8 @@ struct k3_model {
     struct k3_experts experts;
     struct k3_model_info info;
     uint64_t batch_bytes; /* of dense weights that a batch reads: all but the token table */
+    struct k3_memory_plan memory;
+    atomic_uint_fast64_t session_memory; /* bytes that sessions and copies of them may still take */
     pthread_mutex_t
         lock; /* held while a batch is computed: device, experts, store and pool serve one at a time */
 };
@@ -34,7 +37,8 @@ struct k3_session {
     struct k3_state *state;
     int32_t *tokens; /* those in the state, [n_tokens] of [capacity] */
     size_t n_tokens, capacity;
-    size_t max_tokens; /* the context; SIZE_MAX: no limit */
+    size_t max_tokens; /* the context */
+    uint64_t bytes;    /* taken from the model's session_memory */
     size_t batch;
     struct k3_checkpoint *checkpoints; /* ascending n_tokens; [n_checkpoints] of [max_checkpoints] */
     size_t n_checkpoints, max_checkpoints;
@@ -42,6 +46,20 @@ struct k3_session {
     k3_progress_fn progress;
     void *progress_ctx;
 };
+
+/* How a host's memory is to be used, before any of it is. K3_ERR_MEMORY when it cannot do. */
+k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_options *options,
+                              int n_threads, struct k3_memory_plan *memory, struct k3_error *err);
+
+/* Takes memory for a session or a copy of one; K3_ERR_MEMORY when the plan has none left. */
+k3_status k3_memory_take(struct k3_model *model, uint64_t bytes, const char *what, struct k3_error *err);
+void k3_memory_give(struct k3_model *model, uint64_t bytes);
+
+/* Makes room in the list of a session's tokens. */
+k3_status k3_session_reserve(struct k3_session *session, size_t n_tokens, struct k3_error *err);
+
+/* Forgets the checkpoints of a session that are behind more than n_tokens tokens, or all if that is 0. */
+void k3_checkpoints_forget(struct k3_session *session, size_t n_tokens);
 
 /* Computes a batch of n <= K3_MAX_BATCH tokens after `position` others, and the logits of rows[0 .. n_rows-1]
  * of it. The state has room. On an error the state is broken: the session must go back to where it was or to

@@ -29,22 +29,6 @@ static void fill_info(struct k3_model *model, bool exact)
     info->token_bytes = sizes.token;
 }
 
-static k3_status open_store(struct k3_model *model, const struct k3_model_options *options,
-                            struct k3_error *err)
-{
-    struct k3_store_options store = {options->io, options->direct, options->slots, 0};
-    /* Written so that NaN fails too. */
-    if (!(options->slots_percent >= 0 && options->slots_percent <= 100))
-        return k3_fail(err, K3_ERR_ARGUMENT,
-                       "slots for %g %% of the experts were asked for; 0 to 100 are possible",
-                       (double)options->slots_percent);
-    if (!store.n_slots && options->slots_percent > 0) {
-        double n = (double)k3_store_experts(model->plan) * (double)options->slots_percent / 100;
-        store.n_slots = n < 1 ? 1 : (uint32_t)n;
-    }
-    return k3_store_open(model->plan, &store, &model->store, err);
-}
-
 k3_status k3_model_open(const char *path, const struct k3_model_options *options, struct k3_model **out,
                         struct k3_error *err)
 {
@@ -60,7 +44,10 @@ k3_status k3_model_open(const char *path, const struct k3_model_options *options
 
     k3_status status = k3_pool_create(options->threads, &model->pool, err);
     if (status == K3_OK) status = k3_plan_open(path, &model->plan, err);
-    if (status == K3_OK) status = open_store(model, options, err);
+    if (status == K3_OK)
+        status = k3_memory_make_plan(model->plan, options, k3_pool_threads(model->pool), &model->memory, err);
+    struct k3_store_options store = {options->io, options->direct, model->memory.n_slots, 0};
+    if (status == K3_OK) status = k3_store_open(model->plan, &store, &model->store, err);
     if (status == K3_OK) status = k3_cpu_device_create(model->plan, model->pool, &cpu, &model->device, err);
     if (status == K3_OK)
         status = k3_experts_create(&model->experts, k3_cpu_device_compute(model->device), &model->plan->hp,
@@ -70,6 +57,8 @@ k3_status k3_model_open(const char *path, const struct k3_model_options *options
         return status;
     }
     fill_info(model, options->exact);
+    const struct k3_memory_plan *m = &model->memory;
+    atomic_init(&model->session_memory, m->limit - (m->dense + m->scratch + m->slots + m->reserve));
     *out = model;
     return K3_OK;
 }
@@ -89,4 +78,9 @@ void k3_model_close(struct k3_model *model)
 void k3_model_get_info(const struct k3_model *model, struct k3_model_info *info)
 {
     *info = model->info;
+}
+
+void k3_model_get_memory(const struct k3_model *model, struct k3_memory_plan *memory)
+{
+    *memory = model->memory;
 }

@@ -1,4 +1,4 @@
-/* session.c - a sequence of tokens: feed it, and go back in it. */
+/* session.c - a sequence of tokens: feed it. Going back in it: rewind.c. */
 #include "engine/engine_internal.h"
 
 #include "base/clock.h"
@@ -20,8 +20,7 @@ k3_status k3_session_create(struct k3_model *model, const struct k3_session_opti
     struct k3_session *s = calloc(1, sizeof *s);
     if (!s) return k3_fail_memory(err, "a session", sizeof *s);
     s->model = model;
-    s->max_tokens = options->context ? options->context : model->info.context_length;
-    if (!s->max_tokens) s->max_tokens = SIZE_MAX;
+    s->max_tokens = options->context ? options->context : model->memory.context;
     s->batch = options->batch ? options->batch : K3_MAX_BATCH;
     s->max_checkpoints = options->max_checkpoints ? options->max_checkpoints : DEFAULT_CHECKPOINTS;
 
@@ -29,7 +28,11 @@ k3_status k3_session_create(struct k3_model *model, const struct k3_session_opti
     s->checkpoints = calloc(s->max_checkpoints, sizeof *s->checkpoints);
     if (!s->checkpoints)
         status = k3_fail_memory(err, "a session", s->max_checkpoints * sizeof *s->checkpoints);
-    if (status == K3_OK) status = model->device->ops->state_create(model->device, &s->state, err);
+    uint64_t bytes = model->info.session_bytes + s->max_tokens * model->info.token_bytes;
+    if (status == K3_OK) status = k3_memory_take(model, bytes, "a session", err);
+    if (status == K3_OK) s->bytes = bytes;
+    if (status == K3_OK)
+        status = model->device->ops->state_create(model->device, s->max_tokens, &s->state, err);
     if (status != K3_OK) {
         k3_session_free(s);
         return status;
@@ -38,15 +41,9 @@ k3_status k3_session_create(struct k3_model *model, const struct k3_session_opti
     return K3_OK;
 }
 
-static void forget_checkpoints_after(struct k3_session *s, size_t n_tokens)
-{
-    while (s->n_checkpoints && s->checkpoints[s->n_checkpoints - 1].n_tokens > n_tokens)
-        s->model->device->ops->saved_free(s->checkpoints[--s->n_checkpoints].saved);
-}
-
 void k3_session_reset(struct k3_session *s)
 {
-    while (s->n_checkpoints) s->model->device->ops->saved_free(s->checkpoints[--s->n_checkpoints].saved);
+    k3_checkpoints_forget(s, 0);
     s->model->device->ops->state_reset(s->state);
     s->n_tokens = 0;
 }
@@ -54,10 +51,9 @@ void k3_session_reset(struct k3_session *s)
 void k3_session_free(struct k3_session *s)
 {
     if (!s) return;
-    if (s->state) {
-        k3_session_reset(s);
-        s->model->device->ops->state_free(s->state);
-    }
+    k3_checkpoints_forget(s, 0);
+    s->model->device->ops->state_free(s->state);
+    k3_memory_give(s->model, s->bytes);
     free(s->checkpoints);
     free(s->tokens);
     free(s);
@@ -84,7 +80,7 @@ void k3_session_get_stats(const struct k3_session *s, struct k3_stats *stats)
     *stats = s->stats;
 }
 
-static k3_status reserve_tokens(struct k3_session *s, size_t n_tokens, struct k3_error *err)
+k3_status k3_session_reserve(struct k3_session *s, size_t n_tokens, struct k3_error *err)
 {
     if (n_tokens <= s->capacity) return K3_OK;
     size_t capacity = s->capacity ? s->capacity : 256;
@@ -137,11 +133,10 @@ k3_status k3_session_feed(struct k3_session *s, const int32_t *tokens, size_t n,
                           size_t n_rows, float *logits, struct k3_error *err)
 {
     k3_status status = check_request(s, tokens, n, rows, n_rows, logits, err);
-    if (status == K3_OK) status = reserve_tokens(s, s->n_tokens + n, err);
+    if (status == K3_OK) status = k3_session_reserve(s, s->n_tokens + n, err);
     if (status != K3_OK) return status;
 
     pthread_mutex_lock(&s->model->lock);
-    status = s->model->device->ops->state_reserve(s->state, s->n_tokens + n, err);
     uint64_t start = k3_now_ns();
     size_t next_row = 0, done = 0;
     while (status == K3_OK && done < n) {
@@ -172,99 +167,4 @@ k3_status k3_session_feed(struct k3_session *s, const int32_t *tokens, size_t n,
         s->stats.prefill_seconds += seconds;
     }
     return status;
-}
-
-/* ---- going back -------------------------------------------------------------------------------------------
- */
-
-k3_status k3_session_checkpoint(struct k3_session *s, struct k3_error *err)
-{
-    if (s->n_checkpoints && s->checkpoints[s->n_checkpoints - 1].n_tokens == s->n_tokens) return K3_OK;
-    struct k3_saved_state *saved;
-    k3_status status = s->model->device->ops->state_save(s->state, s->n_tokens, false, &saved, err);
-    if (status != K3_OK) return status;
-    if (s->n_checkpoints == s->max_checkpoints) {
-        s->model->device->ops->saved_free(s->checkpoints[0].saved);
-        memmove(s->checkpoints, s->checkpoints + 1, --s->n_checkpoints * sizeof *s->checkpoints);
-    }
-    s->checkpoints[s->n_checkpoints++] = (struct k3_checkpoint){s->n_tokens, saved};
-    return K3_OK;
-}
-
-k3_status k3_session_resume(struct k3_session *s, const int32_t *tokens, size_t n, size_t *kept,
-                            struct k3_error *err)
-{
-    size_t common = 0;
-    while (common < n && common < s->n_tokens && tokens[common] == s->tokens[common]) common++;
-    if (common == n && n > 0) common--; /* something must be left to feed, or there would be no logits */
-
-    if (common < s->n_tokens) {
-        forget_checkpoints_after(s, common);
-        if (s->n_checkpoints) {
-            const struct k3_checkpoint *c = &s->checkpoints[s->n_checkpoints - 1];
-            k3_status status = s->model->device->ops->state_load(s->state, c->saved, err);
-            if (status != K3_OK) return status;
-            s->n_tokens = c->n_tokens;
-        } else {
-            k3_session_reset(s);
-        }
-    }
-    *kept = s->n_tokens;
-    return K3_OK;
-}
-
-struct k3_snapshot {
-    struct k3_model *model;
-    struct k3_saved_state *saved;
-    size_t n_tokens;
-    int32_t *tokens; /* owned */
-};
-
-k3_status k3_session_snapshot(const struct k3_session *s, struct k3_snapshot **out, struct k3_error *err)
-{
-    struct k3_snapshot *snapshot = calloc(1, sizeof *snapshot);
-    int32_t *tokens = malloc((s->n_tokens + 1) * sizeof *tokens);
-    k3_status status = K3_OK;
-    if (!snapshot || !tokens) status = k3_fail_memory(err, "a snapshot", s->n_tokens * sizeof *tokens);
-    struct k3_saved_state *saved = NULL;
-    if (status == K3_OK) status = s->model->device->ops->state_save(s->state, s->n_tokens, true, &saved, err);
-    if (status != K3_OK) {
-        free(tokens);
-        free(snapshot);
-        return status;
-    }
-    if (s->n_tokens) memcpy(tokens, s->tokens, s->n_tokens * sizeof *tokens);
-    *snapshot = (struct k3_snapshot){s->model, saved, s->n_tokens, tokens};
-    *out = snapshot;
-    return K3_OK;
-}
-
-void k3_snapshot_free(struct k3_snapshot *snapshot)
-{
-    if (!snapshot) return;
-    snapshot->model->device->ops->saved_free(snapshot->saved);
-    free(snapshot->tokens);
-    free(snapshot);
-}
-
-uint64_t k3_snapshot_bytes(const struct k3_snapshot *snapshot)
-{
-    return snapshot->model->device->ops->saved_bytes(snapshot->saved) + snapshot->n_tokens * sizeof(int32_t);
-}
-
-k3_status k3_session_restore(struct k3_session *s, const struct k3_snapshot *snapshot, struct k3_error *err)
-{
-    if (snapshot->model != s->model)
-        return k3_fail(err, K3_ERR_ARGUMENT, "the snapshot was taken on another model than the session's");
-    if (snapshot->n_tokens > s->max_tokens)
-        return k3_fail(err, K3_ERR_FULL, "the snapshot has %zu tokens, the session's context %zu",
-                       snapshot->n_tokens, s->max_tokens);
-    k3_status status = reserve_tokens(s, snapshot->n_tokens, err);
-    if (status != K3_OK) return status;
-    k3_session_reset(s);
-    status = s->model->device->ops->state_load(s->state, snapshot->saved, err);
-    if (status != K3_OK) return status;
-    if (snapshot->n_tokens) memcpy(s->tokens, snapshot->tokens, snapshot->n_tokens * sizeof *s->tokens);
-    s->n_tokens = snapshot->n_tokens;
-    return K3_OK;
 }

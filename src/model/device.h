@@ -44,19 +44,18 @@ struct k3_device {
 struct k3_device_ops {
     void (*free)(struct k3_device *dev);
 
-    /* An empty sequence. */
-    k3_status (*state_create)(struct k3_device *dev, struct k3_state **state, struct k3_error *err);
+    /* An empty sequence with room for max_tokens. Memory for the cache is only taken as tokens fill it. */
+    k3_status (*state_create)(struct k3_device *dev, size_t max_tokens, struct k3_state **state,
+                              struct k3_error *err);
     void (*state_free)(struct k3_state *state);
     void (*state_reset)(struct k3_state *state);
 
-    /* Makes room for the cache of n_tokens in all. What is cached stays. */
-    k3_status (*state_reserve)(struct k3_state *state, size_t n_tokens, struct k3_error *err);
-
     /* Copies the state after n_tokens; with `cache` the MLA cache too. Without it the copy can only be loaded
-     * into the state it came from, as long as that one's first n_tokens are the same. */
+     * into the state it came from, as long as that one's first n_tokens are the same. The state it is loaded into has room
+     * for as many tokens. */
     k3_status (*state_save)(const struct k3_state *state, size_t n_tokens, bool cache,
                             struct k3_saved_state **saved, struct k3_error *err);
-    k3_status (*state_load)(struct k3_state *state, const struct k3_saved_state *saved, struct k3_error *err);
+    void (*state_load)(struct k3_state *state, const struct k3_saved_state *saved);
     void (*saved_free)(struct k3_saved_state *saved);
     uint64_t (*saved_bytes)(const struct k3_saved_state *saved);
 

@@ -298,7 +298,6 @@ const struct k3_device_ops k3_cpu_ops = {
     .state_create = k3_cpu_state_create,
     .state_free = k3_cpu_state_free,
     .state_reset = k3_cpu_state_reset,
-    .state_reserve = k3_cpu_state_reserve,
     .state_save = k3_cpu_state_save,
     .state_load = k3_cpu_state_load,
     .saved_free = k3_cpu_saved_free,

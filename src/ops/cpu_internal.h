@@ -58,8 +58,7 @@ struct k3_state {
     /* KDA state [H][dk][dk] of every KDA layer, then its three convolution histories [W-1][H*dk]. */
     float *recurrent;
     size_t recurrent_floats;
-    void **caches;   /* [n_layers], NULL for KDA layers: rows of k3_mla_row_bytes */
-    size_t capacity; /* rows in each cache */
+    void **caches; /* [n_layers], NULL for KDA layers: rows of k3_mla_row_bytes */
 };
 
 /* Floats of the recurrent part of one KDA layer. */
@@ -72,13 +71,13 @@ size_t k3_cpu_cache_row_bytes(const struct k3_cpu_device *dev);
 
 extern const struct k3_device_ops k3_cpu_ops;
 
-k3_status k3_cpu_state_create(struct k3_device *dev, struct k3_state **state, struct k3_error *err);
+k3_status k3_cpu_state_create(struct k3_device *dev, size_t max_tokens, struct k3_state **state,
+                              struct k3_error *err);
 void k3_cpu_state_free(struct k3_state *state);
 void k3_cpu_state_reset(struct k3_state *state);
-k3_status k3_cpu_state_reserve(struct k3_state *state, size_t n_tokens, struct k3_error *err);
 k3_status k3_cpu_state_save(const struct k3_state *state, size_t n_tokens, bool cache,
                             struct k3_saved_state **saved, struct k3_error *err);
-k3_status k3_cpu_state_load(struct k3_state *state, const struct k3_saved_state *saved, struct k3_error *err);
+void k3_cpu_state_load(struct k3_state *state, const struct k3_saved_state *saved);
 void k3_cpu_saved_free(struct k3_saved_state *saved);
 uint64_t k3_cpu_saved_bytes(const struct k3_saved_state *saved);
 

@@ -1,4 +1,4 @@
-/* cpu_state.c - the state of a sequence on the CPU: create, grow, copy. */
+/* cpu_state.c - the state of a sequence on the CPU: create and copy. */
 #include "ops/cpu_internal.h"
 
 #include "base/memory.h"
@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-#define FIRST_CAPACITY 256 /* tokens; doubled when more are needed */
 
 struct k3_saved_state {
     size_t n_tokens;
@@ -37,20 +35,32 @@ size_t k3_cpu_cache_row_bytes(const struct k3_cpu_device *dev)
     return k3_mla_row_bytes(dev->hp->kv_rank, dev->hp->pe_dim, !dev->exact);
 }
 
-k3_status k3_cpu_state_create(struct k3_device *base, struct k3_state **out, struct k3_error *err)
+static bool allocate(struct k3_state *state, size_t max_tokens)
+{
+    const struct k3_hparams *hp = state->device->hp;
+    size_t row = k3_cpu_cache_row_bytes(state->device);
+    for (uint32_t i = 0; i < hp->n_layers; i++)
+        if (!hp->is_mla[i]) state->recurrent_floats += k3_cpu_recurrent_floats(hp);
+    state->recurrent = k3_buffer_alloc(state->recurrent_floats, sizeof(float));
+    state->caches = calloc(hp->n_layers, sizeof *state->caches);
+    bool ok = state->recurrent && state->caches;
+    for (uint32_t i = 0; ok && i < hp->n_layers; i++)
+        if (hp->is_mla[i]) ok = (state->caches[i] = k3_buffer_alloc(max_tokens, row)) != NULL;
+    return ok;
+}
+
+k3_status k3_cpu_state_create(struct k3_device *base, size_t max_tokens, struct k3_state **out,
+                              struct k3_error *err)
 {
     struct k3_cpu_device *dev = (struct k3_cpu_device *)base;
     struct k3_state *state = calloc(1, sizeof *state);
     if (!state) return k3_fail_memory(err, "a session", sizeof *state);
     state->device = dev;
-    for (uint32_t i = 0; i < dev->hp->n_layers; i++)
-        if (!dev->hp->is_mla[i]) state->recurrent_floats += k3_cpu_recurrent_floats(dev->hp);
-    state->recurrent = k3_buffer_alloc(state->recurrent_floats, sizeof(float));
-    state->caches = calloc(dev->hp->n_layers, sizeof *state->caches);
-    if (!state->recurrent || !state->caches) {
-        k3_fail_memory(err, "the recurrent state of a session", state->recurrent_floats * sizeof(float));
+    if (!allocate(state, max_tokens)) {
+        k3_status status =
+            k3_fail(err, K3_ERR_MEMORY, "not enough memory for a session of %zu tokens", max_tokens);
         k3_cpu_state_free(state);
-        return K3_ERR_MEMORY;
+        return status;
     }
     k3_cpu_state_reset(state);
     *out = state;
@@ -74,25 +84,6 @@ void k3_cpu_state_free(struct k3_state *state)
 void k3_cpu_state_reset(struct k3_state *state)
 {
     memset(state->recurrent, 0, state->recurrent_floats * sizeof(float));
-}
-
-k3_status k3_cpu_state_reserve(struct k3_state *state, size_t n_tokens, struct k3_error *err)
-{
-    if (n_tokens <= state->capacity) return K3_OK;
-    const struct k3_hparams *hp = state->device->hp;
-    size_t row = k3_cpu_cache_row_bytes(state->device);
-    size_t capacity = state->capacity ? state->capacity : FIRST_CAPACITY;
-    while (capacity < n_tokens) capacity *= 2;
-
-    /* Every cache grows before the capacity does, so a failure in between leaves all of them usable. */
-    for (uint32_t i = 0; i < hp->n_layers; i++) {
-        if (!hp->is_mla[i]) continue;
-        void *larger = realloc(state->caches[i], capacity * row + K3_BUFFER_PAD);
-        if (!larger) return k3_fail_memory(err, "the cache of a session", capacity * row);
-        state->caches[i] = larger;
-    }
-    state->capacity = capacity;
-    return K3_OK;
 }
 
 k3_status k3_cpu_state_save(const struct k3_state *state, size_t n_tokens, bool cache,
@@ -122,15 +113,12 @@ k3_status k3_cpu_state_save(const struct k3_state *state, size_t n_tokens, bool 
     return K3_OK;
 }
 
-k3_status k3_cpu_state_load(struct k3_state *state, const struct k3_saved_state *saved, struct k3_error *err)
+void k3_cpu_state_load(struct k3_state *state, const struct k3_saved_state *saved)
 {
     size_t row = k3_cpu_cache_row_bytes(state->device);
-    k3_status status = k3_cpu_state_reserve(state, saved->n_tokens, err);
-    if (status != K3_OK) return status;
     memcpy(state->recurrent, saved->recurrent, state->recurrent_floats * sizeof(float));
     for (size_t i = 0; saved->caches && i < saved->n_layers; i++)
         if (saved->caches[i]) memcpy(state->caches[i], saved->caches[i], saved->n_tokens * row);
-    return K3_OK;
 }
 
 void k3_cpu_saved_free(struct k3_saved_state *saved)
