@@ -90,6 +90,13 @@ struct k3_memory_plan {
     uint32_t context;                         /* tokens */
 };
 
+/* Whether experts of the next layer are guessed, and read before they are asked for. */
+enum k3_lookahead {
+    K3_LOOKAHEAD_AUTO = 0, /* when measuring says that it makes decoding faster */
+    K3_LOOKAHEAD_ON,
+    K3_LOOKAHEAD_OFF,
+};
+
 struct k3_model_options {
     int threads; /* 0: one per processor the process may use. Never changes results */
     bool exact;  /* reference arithmetic: activations and cache in f32. Slower; the default rounds activations to 8
@@ -100,6 +107,7 @@ struct k3_model_options {
     float slots_percent;  /* the same, as a part of all experts; 0: as memory allows */
     enum k3_io io;
     enum k3_direct direct;
+    enum k3_lookahead lookahead;
     k3_progress_fn progress; /* of loading, in bytes; may be NULL */
     void *progress_ctx;
 };
@@ -132,6 +140,38 @@ struct k3_model_info {
 
 void k3_model_get_info(const struct k3_model *model, struct k3_model_info *info);
 void k3_model_get_memory(const struct k3_model *model, struct k3_memory_plan *memory);
+
+/* What a layer's experts cost, or those of all layers. */
+struct k3_expert_stats {
+    uint64_t requests;                /* experts that were asked for */
+    uint64_t hits;                    /* wholly in memory before they were asked for */
+    uint64_t misses;                  /* the others. With K3_IO_MMAP neither is known */
+    uint64_t bytes_read;              /* as they came from the files: alignment and repeated reads included */
+    double wait_seconds;              /* for experts, with nothing to compute */
+    double compute_seconds;           /* with experts */
+    uint64_t reads, depth_sum;        /* reads of about 1 MiB; how many were under way when each arrived, added up */
+    uint64_t guessed, guessed_right;  /* of the experts not in memory: names by lookahead; those then asked for */
+    uint64_t hints, useful_hints;     /* reads that were started on a guess; those that were asked for in time */
+};
+
+#define K3_ALL_LAYERS UINT32_MAX
+
+/* Since the model was opened. `layer` may be K3_ALL_LAYERS. */
+void k3_model_get_expert_stats(const struct k3_model *model, uint32_t layer, struct k3_expert_stats *stats);
+
+/* Watches the work of a model; a member that is NULL is not called. Calls come from the thread that feeds a session. */
+struct k3_observer {
+    void *ctx;
+    /* A step ended: "attention", "router", "submit", "guess", "shared", "expert", "wait", "sum" of a layer, or "logits"
+     * with layer -1. A "read" is that of an expert which was missing, from asking for it to its arrival; reads overlap
+     * all else. Nanoseconds of CLOCK_MONOTONIC. */
+    void (*step)(void *ctx, const char *name, int layer, uint64_t start_ns, uint64_t end_ns);
+    /* The router chose: ids[n_tokens][top_k] of a layer. */
+    void (*routing)(void *ctx, uint32_t layer, const uint32_t *ids, size_t n_tokens, size_t top_k);
+};
+
+/* NULL: nobody. Not while a session is being fed. */
+void k3_model_observe(struct k3_model *model, const struct k3_observer *observer);
 
 /* ---- sessions ---- */
 

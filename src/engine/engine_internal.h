@@ -2,6 +2,7 @@
 #ifndef K3_ENGINE_INTERNAL_H
 #define K3_ENGINE_INTERNAL_H
 
+#include "engine/lookahead.h"
 #include "model/device.h"
 #include "ops/experts.h"
 #include "store/store.h"
@@ -21,6 +22,9 @@ struct k3_model {
     struct k3_experts experts;
     struct k3_model_info info;
     uint64_t batch_bytes; /* of dense weights that a batch reads: all but the token table */
+    struct k3_lookahead_state lookahead;
+    struct k3_observer observer;
+    uint64_t *expert_ns; /* [n_layers]: spent computing with experts; owned */
     struct k3_memory_plan memory;
     atomic_uint_fast64_t session_memory; /* bytes that sessions and copies of them may still take */
     pthread_mutex_t

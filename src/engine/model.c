@@ -52,6 +52,13 @@ k3_status k3_model_open(const char *path, const struct k3_model_options *options
     if (status == K3_OK)
         status = k3_experts_create(&model->experts, k3_cpu_device_compute(model->device), &model->plan->hp,
                                    K3_MAX_BATCH, err);
+    if (status == K3_OK)
+        status = k3_lookahead_create(&model->lookahead, options->lookahead, model->plan->hp.n_layers, err);
+    if (status == K3_OK) {
+        model->expert_ns = calloc(model->plan->hp.n_layers, sizeof *model->expert_ns);
+        if (!model->expert_ns)
+            status = k3_fail_memory(err, "statistics", model->plan->hp.n_layers * sizeof(uint64_t));
+    }
     if (status != K3_OK) {
         k3_model_close(model);
         return status;
@@ -66,6 +73,8 @@ k3_status k3_model_open(const char *path, const struct k3_model_options *options
 void k3_model_close(struct k3_model *model)
 {
     if (!model) return;
+    free(model->expert_ns);
+    k3_lookahead_destroy(&model->lookahead);
     k3_experts_destroy(&model->experts);
     if (model->device) model->device->ops->free(model->device);
     k3_store_close(model->store);
@@ -78,6 +87,34 @@ void k3_model_close(struct k3_model *model)
 void k3_model_get_info(const struct k3_model *model, struct k3_model_info *info)
 {
     *info = model->info;
+}
+
+void k3_model_observe(struct k3_model *model, const struct k3_observer *observer)
+{
+    model->observer = observer ? *observer : (struct k3_observer){0};
+}
+
+void k3_model_get_expert_stats(const struct k3_model *model, uint32_t layer, struct k3_expert_stats *stats)
+{
+    struct k3_store_stats s;
+    k3_store_get_stats(model->store, layer, &s);
+    *stats = (struct k3_expert_stats){
+        .requests = s.requests,
+        .hits = s.hits,
+        .misses = s.misses,
+        .bytes_read = s.bytes_read,
+        .wait_seconds = (double)s.wait_ns * 1e-9,
+        .reads = s.n_pieces,
+        .depth_sum = s.depth_sum,
+        .hints = s.hints,
+        .useful_hints = s.useful_hints,
+    };
+    for (uint32_t i = 0; i < model->plan->hp.n_layers; i++) {
+        if (layer != K3_ALL_LAYERS && layer != i) continue;
+        stats->compute_seconds += (double)model->expert_ns[i] * 1e-9;
+        stats->guessed += model->lookahead.guessed[i];
+        stats->guessed_right += model->lookahead.right[i];
+    }
 }
 
 void k3_model_get_memory(const struct k3_model *model, struct k3_memory_plan *memory)

@@ -68,6 +68,10 @@ struct k3_device_ops {
     struct k3_routing (*route)(struct k3_device *dev, uint32_t layer);
     void (*shared)(struct k3_device *dev, uint32_t layer);
 
+    /* Guesses which n experts the next MoE layer, `layer`, will choose for the batch's last token: what its router says
+     * to the input that route made for the layer before. ids: [n], likeliest first. Called between route and join. */
+    void (*guess)(struct k3_device *dev, uint32_t layer, size_t n, uint32_t *ids);
+
     /* sum: [n][Z], the weighted sum of the experts' outputs; overwritten. */
     void (*join)(struct k3_device *dev, uint32_t layer, float *sum);
 

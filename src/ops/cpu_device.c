@@ -262,6 +262,15 @@ static void cpu_shared(struct k3_device *base, uint32_t layer)
     k3_show(&dev->compute, "ffn_shexp", (int)layer, 0, dev->scratch.y, dev->n, dev->hp->n_embd);
 }
 
+static void cpu_guess(struct k3_device *base, uint32_t layer, size_t n, uint32_t *ids)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    const struct k3_matrix *w = dev->weights.layers[layer];
+    const float *x = dev->scratch.x + (dev->n - 1) * dev->hp->n_embd;
+    k3_guess_experts(&dev->compute, dev->hp, &w[K3_ROUTER], (const float *)w[K3_ROUTER_BIAS].data, x, n,
+                     dev->scratch.router, ids);
+}
+
 static void cpu_join(struct k3_device *base, uint32_t layer, float *sum)
 {
     struct k3_cpu_device *dev = cpu(base);
@@ -307,6 +316,7 @@ const struct k3_device_ops k3_cpu_ops = {
     .dense_ffn = cpu_dense_ffn,
     .route = cpu_route,
     .shared = cpu_shared,
+    .guess = cpu_guess,
     .join = cpu_join,
     .logits = cpu_logits,
 };

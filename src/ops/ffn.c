@@ -83,6 +83,14 @@ static void show_ids(const struct k3_compute *c, int layer, const uint32_t *ids,
     }
 }
 
+void k3_guess_experts(struct k3_compute *c, const struct k3_hparams *hp, const struct k3_matrix *router,
+                      const float *bias, const float *x, size_t n, float *scores, uint32_t *ids)
+{
+    k3_matmul_f32(c, router, x, 1, scores);
+    for (size_t i = 0; i < hp->n_experts; i++) scores[i] = k3_sigmoid(scores[i]);
+    choose(scores, bias, hp->n_experts, n, ids);
+}
+
 void k3_route(struct k3_compute *c, const struct k3_hparams *hp, const float *bias, float *logits, size_t n,
               int layer, uint32_t *ids, float *weights)
 {

@@ -20,4 +20,9 @@ void k3_add(struct k3_compute *c, float *x, const float *y, size_t n);
 void k3_route(struct k3_compute *c, const struct k3_hparams *hp, const float *bias, float *logits, size_t n,
               int layer, uint32_t *ids, float *weights);
 
+/* The n experts of largest biased score for one row x, best first, as a router that is not this layer's would choose.
+ * scores: [n_experts], scratch; n <= K3_MAX_TOP_K. */
+void k3_guess_experts(struct k3_compute *c, const struct k3_hparams *hp, const struct k3_matrix *router,
+                      const float *bias, const float *x, size_t n, float *scores, uint32_t *ids);
+
 #endif

@@ -41,6 +41,11 @@ bool k3_guesses_yield(struct k3_store *store)
     return false;
 }
 
+bool k3_store_holds(const struct k3_store *store, uint32_t layer, uint32_t expert)
+{
+    return store->mapped || k3_slots_find(&store->slots, layer, expert);
+}
+
 void k3_store_hint(struct k3_store *store, uint32_t layer, const uint32_t *ids, size_t n, uint64_t max_bytes)
 {
     if (store->mapped) return;

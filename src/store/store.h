@@ -63,6 +63,9 @@ void k3_store_give_back(struct k3_ticket *ticket, const struct k3_expert *expert
 /* Gives back all experts and forgets those that were not taken. */
 void k3_store_release(struct k3_ticket *ticket);
 
+/* Whether an expert is in memory, or being read. */
+bool k3_store_holds(const struct k3_store *store, uint32_t layer, uint32_t expert);
+
 /* Guesses that experts of a layer will be asked for, likeliest first. Up to max_bytes of them are read when
  * there is nothing else to read. A guess evicts nothing, and is forgotten when the layer has passed without
  * it. */
@@ -77,8 +80,6 @@ struct k3_store_stats {
     uint64_t hints, useful_hints; /* reads that were started on a guess; those that were asked for in time */
     uint64_t n_pieces, depth_sum; /* reads; and how many were under way when each arrived, added up */
 };
-
-#define K3_ALL_LAYERS UINT32_MAX
 
 void k3_store_get_stats(const struct k3_store *store, uint32_t layer, struct k3_store_stats *stats);
 
