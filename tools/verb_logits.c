@@ -1,6 +1,6 @@
 /* verb_logits.c - the model's predictions after each token of a sequence, into a file. */
 #include "verbs.h"
-#include "common/output.h"
+#include "base/output.h"
 
 #include <endian.h>
 #include <stdlib.h>

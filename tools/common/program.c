@@ -30,6 +30,7 @@ void k3_program_start(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that grows over the limit is a failed write, too */
 }
 
 const char *k3_program_name(void)

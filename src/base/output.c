@@ -1,5 +1,5 @@
 /* output.c - a file that is there whole or not at all. */
-#include "common/output.h"
+#include "base/output.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,8 @@
  *
  * It is written under a temporary name beside its place, synced, and renamed. A model is never overwritten.
  */
-#ifndef K3_TOOLS_OUTPUT_H
-#define K3_TOOLS_OUTPUT_H
+#ifndef K3_BASE_OUTPUT_H
+#define K3_BASE_OUTPUT_H
 
 #include "base/error.h"
 
