@@ -5,7 +5,8 @@
  * tensors.c  parses the table of tensors and checks where they lie
  * header.c   reads one file with the three above
  * split.c    knows the names and the keys of shards, and reads all files of a set
- * gguf.c     the public functions */
+ * gguf.c     the public functions
+ * write.c    writes a file (write.h) */
 #ifndef K3_GGUF_INTERNAL_H
 #define K3_GGUF_INTERNAL_H
 
@@ -57,6 +58,12 @@ struct k3_keys {
     const struct k3_gguf_value **sorted; /* by key */
 };
 
+/* The longest name of a key. */
+#define K3_KEY_BYTES_MAX 65535
+
+/* Bytes of a value of this kind in a file; 0 for strings and arrays, which say how long they are. */
+size_t k3_kind_bytes(enum k3_gguf_kind kind);
+
 /* Bytes that a key and its value have at least: length, one letter, kind, one byte. */
 #define K3_KEY_BYTES_MIN (8 + 1 + 4 + 1)
 
@@ -78,6 +85,10 @@ k3_status k3_wrong_kind(const char *file, const struct k3_gguf_value *value, con
 
 /* Bytes that an entry of the table has at least: name of one letter, n_dims, one dimension, type, offset. */
 #define K3_TENSOR_BYTES_MIN (8 + 1 + 4 + 8 + 4 + 8)
+
+/* Sets `bytes` from type and shape. Wrong ones are errors at the cursor's place. */
+k3_status k3_tensor_measure(const struct k3_cursor *cursor, struct k3_gguf_tensor *tensor,
+                            struct k3_error *err);
 
 /* Reads n entries; offsets are still relative to the data section. */
 k3_status k3_tensors_read(struct k3_cursor *cursor, uint64_t n, struct k3_arena *arena,

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_MAX 65535
-
 static const struct {
     const char *name;
     size_t bytes; /* of a value; 0 for those that say how long they are */
@@ -22,6 +20,11 @@ static const struct {
 const char *k3_gguf_kind_name(enum k3_gguf_kind kind)
 {
     return (size_t)kind < N_KINDS ? kinds[kind].name : "unknown";
+}
+
+size_t k3_kind_bytes(enum k3_gguf_kind kind)
+{
+    return kinds[kind].bytes;
 }
 
 /* ---- reading ---- */
@@ -145,9 +148,9 @@ static k3_status read_key(struct k3_cursor *cursor, struct k3_arena *arena, cons
     struct k3_gguf_string s;
     k3_status status = k3_cursor_string(cursor, arena, &s, err);
     if (status != K3_OK) return status;
-    if (s.n == 0 || s.n > KEY_MAX)
+    if (s.n == 0 || s.n > K3_KEY_BYTES_MAX)
         return k3_cursor_fail(cursor, K3_ERR_FORMAT, err, "has a name of %zu bytes; 1 to %d are allowed", s.n,
-                              KEY_MAX);
+                              K3_KEY_BYTES_MAX);
     for (size_t i = 0; i < s.n; i++)
         if (s.text[i] < 0x20 || s.text[i] > 0x7e)
             return k3_cursor_fail(cursor, K3_ERR_FORMAT, err,

@@ -40,7 +40,8 @@ static k3_status read_shape(struct k3_cursor *cursor, struct k3_gguf_tensor *ten
 
 /* The number of weights, too, must fit 64 bits, so that whoever multiplies dimensions later need not check
  * again. */
-static k3_status measure(const struct k3_cursor *cursor, struct k3_gguf_tensor *tensor, struct k3_error *err)
+k3_status k3_tensor_measure(const struct k3_cursor *cursor, struct k3_gguf_tensor *tensor,
+                            struct k3_error *err)
 {
     const struct k3_type_info *type = k3_type_info(tensor->type);
     if (!type)
@@ -78,7 +79,7 @@ static k3_status read_tensor(struct k3_cursor *cursor, struct k3_arena *arena, s
     if (status == K3_OK) status = k3_cursor_u64(cursor, &tensor->offset, err);
     if (status != K3_OK) return status;
     tensor->type = (enum k3_type)type;
-    return measure(cursor, tensor, err);
+    return k3_tensor_measure(cursor, tensor, err);
 }
 
 k3_status k3_tensors_read(struct k3_cursor *cursor, uint64_t n, struct k3_arena *arena,

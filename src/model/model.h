@@ -6,6 +6,7 @@
 #define K3_MODEL_MODEL_H
 
 #include "gguf/gguf.h"
+#include "gguf/write.h"
 
 /* Larger files are refused: fixed arrays have these sizes. K3 has 93, 8, 16 and 128. */
 #define K3_MAX_LAYERS  1024
@@ -127,6 +128,15 @@ const struct k3_gguf_tensor *k3_plan_tensor(const struct k3_plan *plan, uint32_t
 
 /* The GGUF name of a role, "blk.%u." and suffix left out: "attn_norm". */
 const char *k3_role_name(enum k3_role role);
+
+/* Whether a complete K3 with these hyper-parameters has a tensor of this role in this layer, and then its name and
+ * shape as files have them. Of tensors that may be stored in two ways it is the usual one: attn_k_b and attn_v_b, not
+ * attn_kv_b. `name` has room for K3_GGUF_NAME_MAX + 1 bytes. */
+bool k3_role_describe(const struct k3_hparams *hp, enum k3_role role, uint32_t layer, char *name,
+                      uint64_t ne[K3_GGUF_MAX_DIMS], uint32_t *n_dims);
+
+/* Adds the keys that say what these hyper-parameters are; all but context_length must be set. */
+k3_status k3_hparams_write(const struct k3_hparams *hp, struct k3_gguf_writer *writer, struct k3_error *err);
 
 /* Checks the values of an f32 vector just read from `tensor`: all finite, a norm not all zero, ssm_a of one
  * sign. */

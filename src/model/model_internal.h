@@ -2,6 +2,7 @@
  *
  * exam.c     looks at a whole file and lists its problems; plan and census are made from that one list
  * hparams.c  keys to hyper-parameters
+ * keys.c     hyper-parameters to keys
  * foreign.c  recognises the files of other converters
  * roles.c    the table of tensors: names, shapes, when there is one
  * bind.c     finds the tensor of every role

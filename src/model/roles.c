@@ -254,3 +254,43 @@ void k3_role_tensor_name(enum k3_role role, uint32_t layer, char name[K3_GGUF_NA
     else
         snprintf(name, K3_GGUF_NAME_MAX + 1, "blk.%" PRIu32 ".%s%s", layer, r->name, r->suffix);
 }
+
+/* Whether a complete model has the part. */
+static bool usual_part(const struct k3_hparams *hp, enum k3_part part)
+{
+    switch (part) {
+    case K3_PART_RES:
+        return hp->res_block != 0;
+    case K3_PART_Q_LOW:
+        return hp->q_rank != 0;
+    case K3_PART_Q_FULL:
+        return hp->q_rank == 0;
+    case K3_PART_LATENT:
+    case K3_PART_LATENT_NORM:
+        return hp->has_latent;
+    case K3_PART_KV_JOINT:
+        return false;
+    default:
+        return true;
+    }
+}
+
+bool k3_role_describe(const struct k3_hparams *hp, enum k3_role role, uint32_t layer, char *name,
+                      uint64_t ne[K3_GGUF_MAX_DIMS], uint32_t *n_dims)
+{
+    const struct k3_exam exam = {.hp = *hp, .kinds_known = true};
+    if (!k3_role_in_layer(&exam, role, layer) || !usual_part(hp, roles[role].part)) return false;
+    struct k3_shape shape = k3_role_shape(&exam, role, layer);
+    *n_dims = 0;
+    for (int i = 0; i < K3_GGUF_MAX_DIMS; i++) {
+        ne[i] = i < K3_SHAPE_MAX ? shape.ne[i] : 1;
+        if (i < K3_SHAPE_MAX && roles[role].shape[i] != DIM_NONE) *n_dims = (uint32_t)i + 1;
+    }
+    if (roles[role].form == K3_FORM_CONV) { /* [taps, 1, channels] */
+        ne[2] = ne[1];
+        ne[1] = 1;
+        *n_dims = 3;
+    }
+    k3_role_tensor_name(role, layer, name);
+    return true;
+}
