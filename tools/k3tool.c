@@ -8,6 +8,8 @@ static const struct k3_verb verbs[] = {
     {"tokenize", "text into token ids", k3_verb_tokenize},
     {"detokenize", "token ids into text", k3_verb_detokenize},
     {"logits", "the model's predictions after each token, into a file", k3_verb_logits},
+    {"synth", "a model with random weights, for measurements", k3_verb_synth},
+    {"routing", "statistics of a recorded trace of routing", k3_verb_routing},
     {0},
 };
 
