@@ -127,9 +127,8 @@ typedef k3_status (*tensor_fn)(struct synth *s, const struct k3_synth_tensor *te
 static struct k3_synth_tensor describe(const struct synth *s, enum k3_role role, uint32_t layer,
                                        const uint64_t *ne)
 {
-    bool vector = k3_synth_type(role) == K3_TYPE_F32 && role != K3_ROUTER;
     const struct k3_type_info *type = k3_type_info(k3_synth_type(role));
-    uint64_t weights = ne[0] * ne[1] * ne[2], columns = vector ? weights : ne[0];
+    uint64_t weights = ne[0] * ne[1] * ne[2], columns = k3_synth_is_vector(role) ? weights : ne[0];
     /* Layers and roles have numbers of their own, and seeds are far apart from each other. */
     uint64_t number = (uint64_t)layer * K3_ROLE_COUNT + (uint64_t)role;
     return (struct k3_synth_tensor){

@@ -68,6 +68,9 @@ double k3_synth_unit(enum k3_type type);
 /* The type that a tensor of this role has. */
 enum k3_type k3_synth_type(enum k3_role role);
 
+/* Whether it is one row of f32: a vector or a set of convolutions. */
+bool k3_synth_is_vector(enum k3_role role);
+
 /* Fills row `row`: the same bytes for the same tensor and row, whatever was filled before. */
 void k3_synth_fill(const struct k3_synth_tensor *tensor, uint64_t row, void *bytes);
 

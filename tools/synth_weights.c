@@ -83,11 +83,10 @@ static uint64_t count_anchors(uint64_t width)
 /* Gains are the rms of an output for inputs of rms 1. */
 struct recipe {
     enum k3_type type;
-    float slow,
-        fast; /* gains for inputs of these classes; a tensor that does not read the stream has `gain` */
-    float gain;
-    float anchor[2]; /* what the anchors, being 1, add to the first and to the last output */
-    bool absolute;   /* gains and anchors are those of single weights */
+    float slow, fast;       /* gains for inputs of these classes, if it reads the stream */
+    float gain;             /* else */
+    float anchor[2];        /* what the anchors, being 1, add to the first and to the last output */
+    bool absolute;          /* gains and anchors are those of single weights */
     float to_slow, to_fast; /* gains for outputs that are added to these classes of the stream */
 };
 
@@ -114,13 +113,11 @@ static const struct recipe recipes[K3_ROLE_COUNT] = {
     /* The logit of beta, by head: averages over some 2 to 10 tokens. */
     [K3_KDA_BETA] = {READS(0.2f), .anchor = {-1.8f, -0.8f}},
 
-    [K3_MLA_Q] = {READS(2)},
     [K3_MLA_Q_A] = {READS(1)},
     [K3_MLA_Q_B] = {INNER(2)}, /* scores of standard deviation 2: attention with a preference */
     [K3_MLA_KV_A] = {READS(1)},
     [K3_MLA_K_B] = {INNER(1)},
     [K3_MLA_V_B] = {INNER(1)},
-    [K3_MLA_KV_B] = {INNER(1)},
     [K3_MLA_GATE] = {READS(0.3f)},
 
     [K3_FFN_GATE] = {READS(1)},
@@ -139,7 +136,7 @@ static const struct recipe recipes[K3_ROLE_COUNT] = {
 };
 
 /* Roles without a recipe are vectors and convolutions. */
-static bool is_vector(enum k3_role role)
+bool k3_synth_is_vector(enum k3_role role)
 {
     return recipes[role].type == K3_TYPE_F32 && role != K3_ROUTER;
 }
@@ -285,7 +282,7 @@ void k3_synth_fill(const struct k3_synth_tensor *t, uint64_t row, void *bytes)
 {
     uint64_t state = scramble(t->stream + (row + 1) * GOLDEN);
     float *f32 = bytes;
-    if (is_vector(t->role)) {
+    if (k3_synth_is_vector(t->role)) {
         for (uint64_t i = 0; i < t->columns; i++) f32[i] = vector_value(t, i, &state);
         return;
     }
