@@ -69,7 +69,7 @@ on_terminal() {
 
 test_help_and_version_go_to_standard_output() {
     local program
-    for program in k3run k3tool 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' k3bench \
+    for program in k3run k3tool 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' 'k3tool synth' 'k3tool routing' k3bench \
         'k3bench decode' 'k3bench prefill' 'k3bench policy'; do
         # shellcheck disable=SC2086
         expect 0 $program --help && says Usage && quiet_err || return
@@ -288,6 +288,43 @@ test_inspect_of_a_broken_file_says_why() {
         ! grep -q '"problems": \[\]' "$work/out" || note "$name.gguf has no problem" || return
         refuses "${name%%-0*}" k3run -m "$work/$name.gguf" -p a || return
     done
+}
+
+test_synth_makes_a_model_that_runs() {
+    expect 0 k3tool synth --dims tiny --layers 3 --experts 5 --vocab 700 -o "$work/synth.gguf" && quiet_err || return
+    expect 0 k3tool inspect "$work/synth.gguf" && quiet_err && says '"synthetic K3"' || return
+    expect 0 k3run -m "$work/synth.gguf" --raw -p 'hello world' -n 8 && expect 0 k3run -m "$work/synth.gguf" -p hello -n 8 &&
+        [ -s "$work/out" ] || return
+    expect 0 k3tool synth --dims tiny --layers 3 --experts 5 --vocab 700 -t 1 -o "$work/again.gguf" &&
+        same "$work/synth.gguf" "$work/again.gguf" || return
+    refuses "is not overwritten" k3tool synth --dims tiny -o "$work/synth.gguf" && same "$work/synth.gguf" "$work/again.gguf"
+    rm -f "$work/synth.gguf" "$work/again.gguf"
+}
+
+test_synth_refuses_what_makes_no_model() {
+    refuses "Name a file with -o" k3tool synth &&
+        refuses "--dims is 'big'; real and tiny are known" k3tool synth -o "$work/no.gguf" --dims big &&
+        refuses "1 is not between 2" k3tool synth -o "$work/no.gguf" --layers 1 &&
+        refuses "3 experts in a layer cannot be: 4" k3tool synth -o "$work/no.gguf" --dims tiny --experts 3 &&
+        refuses "100 is not between 512" k3tool synth -o "$work/no.gguf" --vocab 100 &&
+        refuses "5 is not between 0 and 4" k3tool synth -o "$work/no.gguf" --skew 5 &&
+        refuses "no regular file" k3tool synth --dims tiny -o /dev/full &&
+        refuses "/nowhere/x" k3tool synth --dims tiny -o /nowhere/x && [ ! -e "$work/no.gguf" ]
+}
+
+test_synth_leaves_nothing_on_a_full_disk() {
+    mkdir "$work/small"
+    refuses "small/m.gguf: cannot be written: File too large" \
+        bash -c 'ulimit -f 2000; exec k3tool synth --dims tiny -o "$1"' sh "$work/small/m.gguf" &&
+        is "$(ls -A "$work/small")" ""
+}
+
+test_routing_counts_a_trace() {
+    printf '{"tok": %d, "layers": [[1, 2], [3, 4]]}\n' 0 1 >"$work/trace.jsonl"
+    expect 0 k3tool routing --experts 10 "$work/trace.jsonl" && quiet_err &&
+        says '2 tokens, 2 MoE layers, 2 of 10 experts' && says '1.000    1.00' || return
+    refuses "has expert 4, but --experts is 4" k3tool routing --experts 4 "$work/trace.jsonl" &&
+        refuses "which trace" k3tool routing && refuses "line 1 is no JSON" k3tool routing "$tiny"
 }
 
 # ---- k3bench ----
