@@ -110,7 +110,7 @@ static const struct recipe recipes[K3_ROLE_COUNT] = {
     [K3_KDA_GATE] = {READS(0.3f)},
     [K3_KDA_F_A] = {READS(0.3f)},
     [K3_KDA_F_B] = {INNER(1)},
-    /* The logit of beta, by head: averages over some 2 to 10 tokens. */
+    /* The logit of beta, by head: averages over some 3 to 7 tokens. */
     [K3_KDA_BETA] = {READS(0.2f), .anchor = {-1.8f, -0.8f}},
 
     [K3_MLA_Q_A] = {READS(1)},
