@@ -260,6 +260,7 @@ static void mistakes_are_told(void **state)
 
     w = create("wrong.gguf");
     check(k3_gguf_put_u32(w, "same", 1, &err));
+    check(k3_gguf_put_u32(w, "between", 1, &err));
     check(k3_gguf_put_bool(w, "same", true, &err));
     refused(k3_gguf_writer_commit(w, &err), "key same is added twice");
     k3_gguf_writer_free(w);
