@@ -84,9 +84,9 @@ test_mistakes_in_options_are_told_in_one_sentence() {
         refuses "--exact takes no value" k3run --exact=1 &&
         refuses "--io: 'fast' is none of auto|uring|threads|mmap" k3run --io fast &&
         refuses "--io: '' is none of" k3run --io '' &&
-        refuses "--slots: '5 ' is not a number" k3run --slots '5 %' &&
+        refuses "--slots: '5 %' is no amount" k3run --slots '5 %' &&
         refuses "--slots: 101 is not between" k3run --slots 101% &&
-        refuses "1 slots for experts are too few: at least" k3run -m "$tiny" --slots 1 -p x &&
+        refuses "1 slots are too few: at least" k3run -m "$tiny" --slots 1 -p x &&
         refuses "'x' is not a whole number" k3run -p a -n x &&
         refuses "0 is not between 1" k3run -p a -n 0 &&
         refuses "is not between" k3run -p a -n 99999999999999999999 &&
