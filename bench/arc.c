@@ -96,8 +96,7 @@ static void arc_admit(struct k3_policy *policy, uint32_t key, bool wanted)
     put(arc, back && wanted ? OFTEN : ONCE, key);
 }
 
-/* What had a slot is remembered: with what has one, n_slots keys asked for once and as many in all besides.
- */
+/* What had a slot is remembered: with what has one, n_slots keys asked for once and as many in all besides. */
 static void trim_memory(struct arc *arc)
 {
     while (arc->n[GONE_ONCE] && arc->n[ONCE] + arc->n[GONE_ONCE] > arc->n_slots)

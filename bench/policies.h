@@ -1,5 +1,4 @@
-/* policies.h - policies that a trace is replayed through: those of the store, and some to compare them with.
- */
+/* policies.h - policies that a trace is replayed through: those of the store, and some to compare them with. */
 #ifndef K3_BENCH_POLICIES_H
 #define K3_BENCH_POLICIES_H
 

@@ -7,9 +7,13 @@
 struct k3_inspection {
     const char *path;        /* as given */
     struct k3_gguf *gguf;    /* NULL if it could not be opened */
-    struct k3_error broken;  /* why not */
     struct k3_census census; /* empty then */
+    struct k3_error broken;  /* why not, or what is wrong with the tokenizer; status K3_OK: neither */
 };
+
+/* How many things are wrong, and the i-th of them as a sentence. */
+size_t k3_inspection_problems(const struct k3_inspection *found);
+const char *k3_inspection_problem(const struct k3_inspection *found, size_t i);
 
 /* general.architecture, or "" with n 0. */
 struct k3_gguf_string k3_inspection_architecture(const struct k3_inspection *found);

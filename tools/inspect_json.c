@@ -98,10 +98,10 @@ static json_t *json_types(const struct k3_census *census)
 static json_t *json_problems(const struct k3_inspection *found)
 {
     json_t *array = json_array();
-    if (!found->gguf)
-        json_array_append_new(array, json_text(found->broken.message, strlen(found->broken.message)));
-    for (size_t i = 0; i < found->census.n_problems; i++)
-        json_array_append_new(array, json_text(found->census.problems[i], strlen(found->census.problems[i])));
+    for (size_t i = 0; i < k3_inspection_problems(found); i++) {
+        const char *problem = k3_inspection_problem(found, i);
+        json_array_append_new(array, json_text(problem, strlen(problem)));
+    }
     return array;
 }
 

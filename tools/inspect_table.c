@@ -4,22 +4,19 @@
 #include "common/program.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define TEXT_MAX  72 /* bytes of a string that are shown */
 #define ARRAY_MAX 8  /* elements of an array that are shown */
 
-/* Text from a file that ends up on a terminal: control characters become '.', what is too long is cut. */
+/* Text from a file that ends up on a terminal. What is too long is cut. */
 static void write_clean(struct k3_gguf_string s)
 {
-    k3_out("\"");
-    for (size_t i = 0; i < s.n && i < TEXT_MAX; i++) {
-        unsigned char c = (unsigned char)s.text[i];
-        k3_out("%c", c < 0x20 || c == 0x7f ? '.' : c);
-    }
-    if (s.n > TEXT_MAX)
-        k3_out("\"... (%zu bytes)", s.n);
-    else
-        k3_out("\"");
+    char text[TEXT_MAX + 1];
+    snprintf(text, sizeof text, "%.*s", s.n < TEXT_MAX ? (int)s.n : TEXT_MAX, s.text);
+    k3_clean_text(text);
+    k3_out("\"%s\"", text);
+    if (s.n > strlen(text)) k3_out("... (%zu bytes)", s.n);
 }
 
 static void write_element(const struct k3_gguf_value *value, uint64_t i)
@@ -124,6 +121,7 @@ void k3_inspection_table(const struct k3_inspection *found)
         k3_out("\n");
     }
     k3_out("\nProblems\n");
-    for (size_t i = 0; i < census->n_problems; i++) k3_out("  %s\n", census->problems[i]);
-    if (!census->n_problems) k3_out("  none\n");
+    size_t n = k3_inspection_problems(found);
+    for (size_t i = 0; i < n; i++) k3_out("  %s\n", k3_inspection_problem(found, i));
+    if (!n) k3_out("  none\n");
 }

@@ -31,17 +31,27 @@ double k3_inspection_real(const struct k3_gguf_value *value, uint64_t i)
     return real;
 }
 
-/* Opens and counts; a file that cannot be opened is a finding, not the end. */
+/* Opens and counts; a file that cannot be opened is a finding, not the end. The tokenizer is in the headers, too: it is
+ * looked at where nothing else is wrong, so that no mistake is told twice. */
 static k3_status take(struct k3_inspection *found, struct k3_error *err)
 {
     if (k3_gguf_open(found->path, &found->gguf, &found->broken) != K3_OK) return K3_OK;
-    return k3_census_take(found->gguf, &found->census, err);
+    k3_status status = k3_census_take(found->gguf, &found->census, err);
+    if (status != K3_OK || found->census.n_problems) return status;
+    struct k3_tokenizer *tokenizer = NULL;
+    k3_tokenizer_open(found->path, &tokenizer, &found->broken);
+    k3_tokenizer_close(tokenizer);
+    return K3_OK;
 }
 
-static const char *first_problem(const struct k3_inspection *found)
+size_t k3_inspection_problems(const struct k3_inspection *found)
 {
-    if (!found->gguf) return found->broken.message;
-    return found->census.n_problems ? found->census.problems[0] : NULL;
+    return found->census.n_problems ? found->census.n_problems : found->broken.status != K3_OK;
+}
+
+const char *k3_inspection_problem(const struct k3_inspection *found, size_t i)
+{
+    return found->census.n_problems ? found->census.problems[i] : found->broken.message;
 }
 
 int k3_verb_inspect(int argc, char **argv)
@@ -67,12 +77,11 @@ int k3_verb_inspect(int argc, char **argv)
     if (status == K3_OK) status = take(&found, &err);
     if (status == K3_OK && json) status = k3_inspection_json(&found, &err);
     if (status == K3_OK && !json && found.gguf) k3_inspection_table(&found);
-    if (status == K3_OK && first_problem(&found)) {
-        size_t n = found.gguf ? found.census.n_problems : 1;
-        status = n == 1 ? k3_fail(&err, K3_ERR_FORMAT, "%s", first_problem(&found))
-                        : k3_fail(&err, K3_ERR_FORMAT, "%s: %zu problems; the first: %s", found.path, n,
-                                  first_problem(&found));
-    }
+    size_t n = k3_inspection_problems(&found);
+    if (status == K3_OK && n)
+        status = n == 1 ? k3_fail(&err, K3_ERR_FORMAT, "%s", k3_inspection_problem(&found, 0))
+                        : k3_fail(&err, K3_ERR_FORMAT, "%zu problems; the first: %s", n,
+                                  k3_inspection_problem(&found, 0));
     k3_census_free(&found.census);
     k3_gguf_close(found.gguf);
     return k3_program_end(status, &err);

@@ -189,14 +189,16 @@ k3_status k3_session_create(struct k3_model *model, const struct k3_session_opti
                             struct k3_session **session, struct k3_error *err);
 void k3_session_free(struct k3_session *session);
 
-/* Called after each batch of k3_session_feed, in tokens. NULL: none. */
+/* Called during k3_session_feed of two or more tokens, in tokens: after each layer of a batch, and after each batch.
+ * NULL: none. */
 void k3_session_set_progress(struct k3_session *session, k3_progress_fn progress, void *ctx);
 
 /* Appends n tokens and computes the logits of some of them: logits[i] is row i of [n_rows][n_vocab] f32, before
  * softmax, the prediction of what follows token rows[i]. `rows` holds ascending indices into `tokens`; NULL means the
  * last n_rows tokens. n_rows may be 0 and `logits` NULL then.
- * K3_ERR_FULL when the context has no room for all n: nothing is fed. When cancelled, the session holds the batches that
- * were done: see k3_session_length. When reading or computing fails it is empty again. */
+ * K3_ERR_FULL when the context has no room for all n: nothing is fed. When cancelled between two batches, the session
+ * holds those that were done: see k3_session_length. When cancelled within a batch, or when reading or computing fails,
+ * it is empty again; K3_ERR_FORMAT: the model gives logits that are no numbers. */
 k3_status k3_session_feed(struct k3_session *session, const int32_t *tokens, size_t n, const uint32_t *rows,
                           size_t n_rows, float *logits, struct k3_error *err);
 

@@ -4,8 +4,7 @@
 
 #include <stdbool.h>
 
-/* Instruction sets that kernels are written for. A field is true when processor and operating system have it.
- */
+/* Instruction sets that kernels are written for. A field is true when processor and operating system have it. */
 struct k3_cpu {
     bool avx2;    /* AVX2, FMA and F16C */
     bool avxvnni; /* the 256-bit AVX-VNNI */

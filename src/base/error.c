@@ -6,11 +6,26 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names and strings from a hostile file end up in messages, and messages end up on terminals. */
-static void clean_message(char *s)
+/* Bytes of the UTF-8 character at s, or 0 if it is none or a control character. */
+static size_t printable(const unsigned char *s)
 {
-    for (; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = '?';
+    if (s[0] < 0x80) return s[0] >= 0x20 && s[0] != 0x7f;
+    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4 || (s[0] == 0xc2 && s[1] < 0xa0))
+        return 0; /* U+0080 .. U+009F control terminals */
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    return n;
+}
+
+/* Names and strings from a hostile file end up in messages, and messages end up on terminals. */
+void k3_clean_text(char *text)
+{
+    for (unsigned char *s = (unsigned char *)text; *s;) {
+        size_t n = printable(s);
+        if (n == 0) *s = '?';
+        s += n ? n : 1;
+    }
 }
 
 static void format_message(char *out, size_t size, const char *format, va_list args)
@@ -18,7 +33,7 @@ static void format_message(char *out, size_t size, const char *format, va_list a
     int n = vsnprintf(out, size, format, args);
     if (n < 0) snprintf(out, size, "(message could not be formatted)");
     if (n >= (int)size) memcpy(out + size - 4, "...", 4);
-    clean_message(out);
+    k3_clean_text(out);
 }
 
 k3_status k3_fail(struct k3_error *err, k3_status status, const char *format, ...)

@@ -17,6 +17,9 @@ k3_status k3_fail_errno(struct k3_error *err, int errnum, const char *format, ..
 /* The only message for a failed allocation: `what` is the thing that was to be held, `bytes` its size. */
 k3_status k3_fail_memory(struct k3_error *err, const char *what, uint64_t bytes);
 
+/* Replaces control characters and what is no UTF-8 by '?'. */
+void k3_clean_text(char *text);
+
 /* Hands a message to the function set with k3_set_log. */
 void k3_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -23,5 +23,4 @@ struct k3_layout {
  * the sizes do not overflow. */
 void *k3_layout_add(struct k3_layout *layout, size_t n, size_t size);
 
-
 #endif

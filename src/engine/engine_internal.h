@@ -49,7 +49,11 @@ struct k3_session {
     struct k3_stats stats;
     k3_progress_fn progress;
     void *progress_ctx;
+    size_t feed_done, feed_total; /* tokens of the feed under way before this batch, and in all */
 };
+
+/* What progress says a feed is doing. */
+#define K3_FEEDING "reading the prompt"
 
 /* How a host's memory is to be used, before any of it is. K3_ERR_MEMORY when it cannot do. */
 k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_options *options,

@@ -131,7 +131,7 @@ int32_t k3_sampler_pick(struct k3_sampler *s, const float *logits)
     const struct k3_sampling *o = &s->options;
     penalise(s, logits);
 
-    /* NaN never wins: it compares false. */
+    /* A number wins over NaN, which compares false. */
     int32_t best = 0;
     for (uint32_t i = 1; i < s->n_vocab; i++)
         if (s->logits[i] > s->logits[best] || s->logits[best] != s->logits[best]) best = (int32_t)i;

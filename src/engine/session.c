@@ -115,8 +115,7 @@ static k3_status check_request(const struct k3_session *s, const int32_t *tokens
     return K3_OK;
 }
 
-/* Of the wanted rows (see k3_session_feed) those in [first, first + n), from *next on; counted from `first`.
- */
+/* Of the wanted rows (see k3_session_feed) those in [first, first + n), from *next on; counted from `first`. */
 static size_t rows_within(const uint32_t *rows, size_t n_rows, size_t n_all, size_t first, size_t n,
                           size_t *next, uint32_t *out)
 {
@@ -127,6 +126,17 @@ static size_t rows_within(const uint32_t *rows, size_t n_rows, size_t n_all, siz
         out[count++] = (uint32_t)(row - first);
     }
     return count;
+}
+
+/* Broken weights show here at the latest: nothing that is not a number becomes one again. */
+static k3_status check_finite(const struct k3_session *s, const float *logits, size_t n_rows,
+                              struct k3_error *err)
+{
+    for (size_t i = 0; i < n_rows * s->model->info.n_vocab; i++)
+        if (!(logits[i] - logits[i] == 0))
+            return k3_fail(err, K3_ERR_FORMAT, "%s: gives logits that are no numbers: its weights are broken",
+                           k3_file_name(s->model->plan->gguf->path));
+    return K3_OK;
 }
 
 k3_status k3_session_feed(struct k3_session *s, const int32_t *tokens, size_t n, const uint32_t *rows,
@@ -144,7 +154,10 @@ k3_status k3_session_feed(struct k3_session *s, const int32_t *tokens, size_t n,
         size_t batch = n - done < s->batch ? n - done : s->batch, at = next_row;
         size_t n_wanted = rows_within(rows, n_rows, n, done, batch, &next_row, wanted);
         float *to = n_wanted ? logits + at * s->model->info.n_vocab : NULL;
+        s->feed_done = done;
+        s->feed_total = n;
         status = k3_walk(s, tokens + done, batch, wanted, n_wanted, to, err);
+        if (status == K3_OK) status = check_finite(s, to, n_wanted, err);
         if (status != K3_OK) {
             /* Layers before the failure have moved on, the others have not: only a fresh start is sound. */
             k3_session_reset(s);
@@ -153,7 +166,7 @@ k3_status k3_session_feed(struct k3_session *s, const int32_t *tokens, size_t n,
         memcpy(s->tokens + s->n_tokens, tokens + done, batch * sizeof *tokens);
         s->n_tokens += batch;
         done += batch;
-        if (s->progress && !s->progress(s->progress_ctx, "reading the prompt", done, n) && done < n)
+        if (s->progress && !s->progress(s->progress_ctx, K3_FEEDING, done, n) && done < n)
             status = k3_fail(err, K3_ERR_CANCELLED, "cancelled after %zu of %zu tokens", done, n);
     }
     double seconds = (double)(k3_now_ns() - start) * 1e-9;

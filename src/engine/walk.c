@@ -105,6 +105,16 @@ static k3_status moe(struct k3_session *session, uint32_t layer, size_t n, struc
     return K3_OK;
 }
 
+/* Batches of large models take long, so progress is shown, and may cancel, after every layer of one. A single token is
+ * quick and is not interrupted: its session stays whole. */
+static k3_status report(const struct k3_session *s, uint32_t layer, size_t n, struct k3_error *err)
+{
+    if (n == 1 || !s->progress || layer + 1 == s->model->plan->hp.n_layers) return K3_OK;
+    size_t part = n * (layer + 1) / s->model->plan->hp.n_layers;
+    if (s->progress(s->progress_ctx, K3_FEEDING, s->feed_done + part, s->feed_total)) return K3_OK;
+    return k3_fail(err, K3_ERR_CANCELLED, "cancelled in layer %u of a batch of %zu tokens", layer, n);
+}
+
 static uint64_t waited(const struct k3_model *model)
 {
     struct k3_store_stats stats;
@@ -130,6 +140,7 @@ k3_status k3_walk(struct k3_session *session, const int32_t *tokens, size_t n, c
             dev->ops->dense_ffn(dev, layer);
         else
             status = moe(session, layer, n, err);
+        if (status == K3_OK) status = report(session, layer, n, err);
     }
     if (status != K3_OK) return status;
     uint64_t start = now(model);

@@ -3,14 +3,17 @@
  * A device owns the dense weights, the state of sequences and the activations of the batch it works on, and
  * offers the operations of a K3, not a graph of small ones. The scheduler (engine/walk.c) walks the layers:
  *
- *     begin                            token rows -> residual stream p, empty bank
- *     per layer: attention             mix, norm, KDA or MLA, residual
- *                dense_ffn             mix, norm, FFN, residual                     (dense layers)
- *             or route, join           mix, norm, router, latent input | experts' sum -> residual   (MoE
- * layers) logits                           mix, norm, head, for wanted rows
+ *     begin              token rows -> residual stream p, empty bank
+ *     for each layer
+ *         attention      mix, norm, KDA or MLA, residual
+ *         dense_ffn      mix, norm, FFN, residual                    (dense layers)
+ *     or  route          mix, norm, router, latent input             (MoE layers)
+ *         shared         shared experts
+ *         join           experts' sum, latent norm, up, shared part, residual
+ *     logits             mix, norm, head, for wanted rows
  *
- * Between route and join the experts are computed elsewhere, from the store. Steps: architecture.md
- * section 2. */
+ * From route to join the routed experts are computed elsewhere, from the store; the shared ones fill the time
+ * in which it reads. Steps: architecture.md section 2. */
 #ifndef K3_MODEL_DEVICE_H
 #define K3_MODEL_DEVICE_H
 

@@ -1,5 +1,4 @@
-/* cpu_device.c - the CPU as a device: the walk's operations on a batch, made of the operations of this room.
- */
+/* cpu_device.c - the CPU as a device: the walk's operations on a batch, made of the operations of this room. */
 #include "ops/cpu_internal.h"
 
 #include "base/memory.h"
@@ -19,8 +18,7 @@ static size_t max(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* ---- create and free --------------------------------------------------------------------------------------
- */
+/* ---- create and free ---- */
 
 static void lay_out(struct k3_cpu_scratch *s, struct k3_layout *l, const struct k3_hparams *hp, size_t batch,
                     int n_threads)
@@ -136,8 +134,7 @@ struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, int n_thread
     return sizes;
 }
 
-/* ---- the walk ---------------------------------------------------------------------------------------------
- */
+/* ---- the walk ---- */
 
 static void cpu_begin(struct k3_device *base, struct k3_state *state, const int32_t *tokens, size_t n,
                       size_t position)

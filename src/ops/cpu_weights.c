@@ -78,7 +78,8 @@ static k3_status split_kv_b(struct loader *l, struct k3_matrix *layer)
         layer[K3_MLA_V_B] = k3_matrix_make(kv->type, heads * hp->v_dim, rank, v_b);
     }
     free(row);
-    return k_b && v_b && row ? K3_OK : K3_ERR_MEMORY;
+    if (!row) return k3_fail_memory(l->err, "a row of attn_kv_b", rank * sizeof *row);
+    return k_b && v_b ? K3_OK : K3_ERR_MEMORY; /* new_buffer said which */
 }
 
 static k3_status load_layer(struct loader *l, uint32_t layer)

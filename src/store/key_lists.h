@@ -1,5 +1,4 @@
-/* key_lists.h - lists of keys, each key in at most one of them, as policies keep them. All operations O(1).
- */
+/* key_lists.h - lists of keys, each key in at most one of them, as policies keep them. All operations O(1). */
 #ifndef K3_STORE_KEY_LISTS_H
 #define K3_STORE_KEY_LISTS_H
 

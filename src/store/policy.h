@@ -23,8 +23,7 @@
 
 #define K3_NO_KEY UINT32_MAX
 
-/* A key is an expert of a layer: layer * n_experts + expert. Layers are numbered as the caller likes, from 0.
- */
+/* A key is an expert of a layer: layer * n_experts + expert. Layers are numbered as the caller likes, from 0. */
 struct k3_policy_shape {
     uint32_t n_layers, n_experts, n_slots;
 };

@@ -100,11 +100,9 @@ void k3_splitter_free(struct k3_splitter *splitter);
 k3_status k3_split_next(struct k3_splitter *splitter, const char *text, size_t n, size_t *length,
                         struct k3_error *err);
 
-/* ---- tokens of a piece (bpe.c) ----------------------------------------------------------------------------
- */
+/* ---- tokens of a piece (bpe.c) ---- */
 
-/* Memory to work in; grows with the longest piece seen. Zero-initialise. A part is named by its first byte.
- */
+/* Memory to work in; grows with the longest piece seen. Zero-initialise. A part is named by its first byte. */
 struct k3_bpe {
     uint32_t *next, *prev; /* parts in order; the next of the last is n. `next` owns the memory of all four */
     uint32_t *rank;        /* of the pair of a part and the next; UINT32_MAX where no token or no part is */

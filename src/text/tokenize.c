@@ -1,8 +1,7 @@
 /* tokenize.c - text into tokens.
  *
- *     text -> repaired UTF-8 -> control names (if asked for) and what is between them -> parts of bounded
- * length
- *          -> pieces (split.c) -> tokens (bpe.c)
+ *     text -> repaired UTF-8 -> control names (if asked for) and what is between them
+ *          -> parts of bounded length -> pieces (split.c) -> tokens (bpe.c)
  *
  * Each arrow is a hard border: nothing to the right of it looks across. */
 #include "text/text_internal.h"

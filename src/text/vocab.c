@@ -15,8 +15,7 @@
 
 /* ---- the byte alphabet ---- */
 
-/* Bytes that are printable in Latin-1 stand for themselves; the other 68, in order, are U+0100, U+0101, ...
- */
+/* Bytes that are printable in Latin-1 stand for themselves; the other 68, in order, are U+0100, U+0101, ... */
 #define ALPHABET_END 0x144
 
 static bool stands_for_itself(unsigned byte)

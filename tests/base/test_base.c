@@ -22,6 +22,9 @@ static void a_message_is_filled_cut_and_cleaned(void **state)
     assert_string_equal(err.message, "file a?b?[31m: 7");
     assert_int_equal(err.status, K3_ERR_FORMAT);
 
+    k3_fail(&err, K3_ERR_FORMAT, "\xc2\x9b" "31m \x9b \xff caf\xc3\xa9 \xe4\xbd\xa0 \xc3");
+    assert_string_equal(err.message, "??31m ? ? caf\xc3\xa9 \xe4\xbd\xa0 ?");
+
     char longer[2 * K3_MESSAGE_MAX];
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = 0;

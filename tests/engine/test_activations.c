@@ -18,8 +18,7 @@
 /* Of the largest value of the array. Ours and the reference's sums have other orders: 1e-5 is seen. */
 #define TOLERANCE 1e-4
 
-/* All that was shown under one name in one layer, in order; rows of pairs (token, choice) go to their place.
- */
+/* All that was shown under one name in one layer, in order; rows of pairs (token, choice) go to their place. */
 struct record {
     char name[32];
     int layer;

@@ -1,12 +1,16 @@
 /* Sessions: going back, copies, limits, cancelling; and that speed settings never change a bit. */
 #include "reference.h"
 
+#include "gguf/gguf.h"
+
 #include <stdarg.h>
 #include <setjmp.h>
 #include <cmocka.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MODELS            K3_TEST_DATA "/fixtures/models"
 #define ERR(call, status) assert_int_equal((call), (status))
@@ -248,11 +252,11 @@ static void wrong_requests_are_refused_and_change_nothing(void **state)
     k3_model_close(model);
 }
 
-static bool stop_after_two(void *ctx, const char *what, uint64_t done, uint64_t total)
+static bool stop_at(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
     assert_non_null(what);
     assert_int_equal(total, N);
-    return done < 20 && ++*(int *)ctx < 2;
+    return done < *(uint64_t *)ctx;
 }
 
 static bool stop_loading(void *ctx, const char *what, uint64_t done, uint64_t total)
@@ -268,8 +272,8 @@ static void cancelling_leaves_what_was_done(void **state)
     struct k3_error err;
     struct k3_model *model = model_a(false);
     struct k3_session *s = new_session(model, 10), *fresh = new_session(model, 10);
-    int calls = 0;
-    k3_session_set_progress(s, stop_after_two, &calls);
+    uint64_t stop = 20; /* the end of the second batch */
+    k3_session_set_progress(s, stop_at, &stop);
     ERR(k3_session_feed(s, ids, N, NULL, 0, NULL, &err), K3_ERR_CANCELLED);
     assert_int_equal(k3_session_length(s), 20);
     k3_session_set_progress(s, NULL, NULL);
@@ -283,10 +287,69 @@ static void cancelling_leaves_what_was_done(void **state)
     k3_session_free(fresh);
     k3_model_close(model);
 
-    calls = 0;
+    int calls = 0;
     struct k3_model_options options = {.progress = stop_loading, .progress_ctx = &calls};
     ERR(k3_model_open(MODELS "/k3-tiny-a-f32.gguf", &options, &model, &err), K3_ERR_CANCELLED);
     assert_int_equal(calls, 3);
+}
+
+static void cancelling_within_a_batch_leaves_an_empty_session(void **state)
+{
+    (void)state;
+    struct k3_error err;
+    struct k3_model *model = model_a(false);
+    struct k3_session *s = new_session(model, 30), *fresh = new_session(model, 30);
+    uint64_t stop = 40; /* in the second batch */
+    k3_session_set_progress(s, stop_at, &stop);
+    ERR(k3_session_feed(s, ids, N, NULL, 0, NULL, &err), K3_ERR_CANCELLED);
+    assert_non_null(strstr(err.message, "of a batch of 30 tokens"));
+    assert_int_equal(k3_session_length(s), 0);
+    k3_session_set_progress(s, NULL, NULL);
+    assert_same_row(feed(s, 0, N), feed(fresh, 0, N));
+    k3_session_free(s);
+    k3_session_free(fresh);
+    k3_model_close(model);
+}
+
+/* A copy of a model whose tensor `name` has the same f16 in place of every scale of its q8_0 blocks. */
+static void write_with_scales(const char *from, const char *to, const char *name, uint16_t scale)
+{
+    struct k3_gguf *gguf;
+    assert_int_equal(k3_gguf_open(from, &gguf, NULL), K3_OK);
+    const struct k3_gguf_tensor *t = k3_gguf_find_tensor(gguf, name);
+    assert_non_null(t);
+    size_t n;
+    char *bytes = (char *)read_floats(from, &n);
+    FILE *f = fopen(to, "wb");
+    assert_non_null(f);
+    for (uint64_t i = 0; i < t->bytes; i += 34) memcpy(bytes + t->offset + i, &scale, sizeof scale);
+    assert_int_equal(fwrite(bytes, 1, gguf->bytes, f), gguf->bytes);
+    fclose(f);
+    free(bytes);
+    k3_gguf_close(gguf);
+}
+
+static void weights_that_are_no_numbers_are_an_error(void **state)
+{
+    (void)state;
+    const char *tensors[] = {"token_embd.weight", "output.weight", "blk.0.ffn_up.weight",
+                             "blk.1.attn_q.weight"};
+    char path[] = "/tmp/k3-test-XXXXXX";
+    close(mkstemp(path));
+    for (int i = 0; i < 4; i++) {
+        struct k3_error err;
+        write_with_scales(MODELS "/k3-tiny-a-q8_0-mxfp4.gguf", path, tensors[i], 0x7e00);
+        struct k3_model *model = open_model(path, false, 1);
+        struct k3_session *s = new_session(model, 0);
+        float *row = new_row();
+        ERR(k3_session_feed(s, ids, 3, NULL, 1, row, &err), K3_ERR_FORMAT);
+        assert_non_null(strstr(err.message, "its weights are broken"));
+        assert_int_equal(k3_session_length(s), 0);
+        free(row);
+        k3_session_free(s);
+        k3_model_close(model);
+    }
+    unlink(path);
 }
 
 /* Logits of all rows, in the default arithmetic. */
@@ -347,6 +410,8 @@ int main(void)
         cmocka_unit_test(sessions_may_be_used_by_several_threads),
         cmocka_unit_test(wrong_requests_are_refused_and_change_nothing),
         cmocka_unit_test(cancelling_leaves_what_was_done),
+        cmocka_unit_test(cancelling_within_a_batch_leaves_an_empty_session),
+        cmocka_unit_test(weights_that_are_no_numbers_are_an_error),
         cmocka_unit_test(thread_count_does_not_change_a_bit),
         cmocka_unit_test(split_set_gives_the_same_bits),
     };

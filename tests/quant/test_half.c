@@ -46,8 +46,7 @@ static void every_f16_survives_the_way_there_and_back(void **state)
     }
 }
 
-/* Between every two neighbours: the middle goes to the even one, what is beside the middle to the nearer one.
- */
+/* Between every two neighbours: the middle goes to the even one, what is beside the middle to the nearer one. */
 static void f32_rounds_to_the_nearest_even_f16(void **state)
 {
     (void)state;

@@ -57,8 +57,7 @@ static size_t read_ids(const char *s, int32_t *ids, size_t most)
     return n;
 }
 
-/* Lines of fields between tabs; the first line names them. special_field -1: names are always control tokens.
- */
+/* Lines of fields between tabs; the first line names them. special_field -1: names are always control tokens. */
 static size_t compare_table(const char *path, int special_field, int text_field, int ids_field)
 {
     struct k3_tokenizer *t = open_tokenizer(FIXTURE);

@@ -41,6 +41,13 @@ k3_status k3_text_read(const char *path, struct k3_text *text, struct k3_error *
     return status;
 }
 
+k3_status k3_text_require_string(const struct k3_text *text, const char *name, struct k3_error *err)
+{
+    size_t n = strlen(text->bytes);
+    if (n == text->n) return K3_OK;
+    return k3_fail(err, K3_ERR_ARGUMENT, "%s: holds a zero byte at %zu", name ? name : "standard input", n);
+}
+
 k3_status k3_text_choose(const char *given, const char *path, struct k3_text *text, struct k3_error *err)
 {
     *text = (struct k3_text){0};

@@ -15,6 +15,10 @@ k3_status k3_text_read(const char *path, struct k3_text *text, struct k3_error *
 /* `given` if it is not NULL, else as k3_text_read. Both at once are an error. */
 k3_status k3_text_choose(const char *given, const char *path, struct k3_text *text, struct k3_error *err);
 
+/* Refuses a text with a zero byte in it, which would end it early where a string is needed. `name`: its file; NULL:
+ * standard input. */
+k3_status k3_text_require_string(const struct k3_text *text, const char *name, struct k3_error *err);
+
 void k3_text_free(struct k3_text *text);
 
 #endif

@@ -140,7 +140,7 @@ const char *k3_format_bytes(uint64_t bytes, char out[K3_NUMBER_MAX])
     static const struct {
         double size;
         const char *name;
-    } units[] = {{1073741824.0, "GiB"}, {1e6, "MB"}, {1e3, "kB"}};
+    } units[] = {{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if ((double)bytes < units[i].size) continue;
         snprintf(out, K3_NUMBER_MAX, "%.1f %s", (double)bytes / units[i].size, units[i].name);
