@@ -88,6 +88,19 @@ static void count_request(struct lfru *lfru, uint32_t key)
     lfru->last[key] = lfru->visits[key / lfru->n_experts];
 }
 
+double k3_lfru_uses(const struct k3_policy *policy, uint32_t key)
+{
+    const struct lfru *lfru = (const struct lfru *)policy;
+    return lfru->frequency[key] * lfru->decay[age_of(lfru, key)];
+}
+
+void k3_lfru_remember(struct k3_policy *policy, uint32_t key, double uses)
+{
+    struct lfru *lfru = (struct lfru *)policy;
+    lfru->frequency[key] = uses;
+    lfru->last[key] = lfru->visits[key / lfru->n_experts];
+}
+
 static void lfru_visit(struct k3_policy *policy, uint32_t layer)
 {
     struct lfru *lfru = (struct lfru *)policy;

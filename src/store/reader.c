@@ -5,6 +5,7 @@
  * carry pieces. */
 #include "store/reader_internal.h"
 
+#include "base/clock.h"
 #include "store/io_calls.h"
 
 #include <errno.h>
@@ -45,6 +46,7 @@ static bool take_out(struct k3_load_queue *queue, const struct k3_load *load)
 
 static void finish(struct k3_reader *r, struct k3_load *load)
 {
+    load->arrived_ns = k3_now_ns();
     push(&r->done, load);
     pthread_cond_signal(&r->finished);
 }
@@ -186,6 +188,7 @@ void k3_reader_start(struct k3_reader *r, struct k3_load *load)
     load->errnum = 0;
     load->bytes_read = load->depth_sum = load->at = 0;
     load->n_pieces = load->range = load->n_out = 0;
+    load->asked_ns = k3_now_ns();
     pthread_mutex_lock(&r->lock);
     r->n_loads++;
     if (r->broken) {

@@ -33,6 +33,7 @@ struct k3_load {
     uint64_t bytes_read; /* as the files gave them: with what alignment and repetitions add */
     uint64_t depth_sum;  /* pieces under way when each of its pieces arrived, added up */
     uint32_t n_pieces;
+    uint64_t asked_ns, arrived_ns; /* when it was started and when it was finished, see base/clock.h */
 
     /* The reader's. */
     struct k3_load *next;

@@ -17,7 +17,8 @@ static k3_status create_ticket(struct k3_store *store, struct k3_error *err)
     t->ready.items = calloc(n, sizeof *t->ready.items);
     t->waiting.items = calloc(n, sizeof *t->waiting.items);
     store->stats = calloc(store->plan->hp.n_layers, sizeof *store->stats);
-    if (t->slots && t->ready.items && t->waiting.items && store->stats) return K3_OK;
+    store->last_arrival = calloc(store->plan->hp.n_layers, sizeof *store->last_arrival);
+    if (t->slots && t->ready.items && t->waiting.items && store->stats && store->last_arrival) return K3_OK;
     return k3_fail_memory(err, "the expert store", n * (sizeof *t->slots + 2 * sizeof *t->ready.items));
 }
 
@@ -72,6 +73,7 @@ void k3_store_close(struct k3_store *store)
     k3_slots_destroy(&store->slots);
     k3_mapped_close(store->mapped);
     free(store->guesses);
+    free(store->last_arrival);
     free(store->stats);
     free(store->ticket.slots);
     free(store->ticket.ready.items);
@@ -96,13 +98,25 @@ static bool is_empty(const struct k3_item_queue *queue)
     return queue->first == queue->end;
 }
 
-static void take_arrived(struct k3_store *store, struct k3_load *load)
+/* Loads arrive in this order, so what they overlap with others of their layer is counted once. */
+static void add_read_time(struct k3_store *store, const struct k3_slot *slot)
+{
+    const struct k3_load *load = &slot->load;
+    uint64_t *last = &store->last_arrival[slot->layer];
+    uint64_t begin = load->asked_ns > *last ? load->asked_ns : *last;
+    if (load->arrived_ns <= begin) return;
+    store->stats[slot->layer].read_ns += load->arrived_ns - begin;
+    *last = load->arrived_ns;
+}
+
+void k3_store_take_arrived(struct k3_store *store, struct k3_load *load)
 {
     struct k3_slot *slot = (struct k3_slot *)((char *)load - offsetof(struct k3_slot, load));
     struct k3_store_stats *stats = &store->stats[slot->layer];
     stats->bytes_read += load->bytes_read;
     stats->n_pieces += load->n_pieces;
     stats->depth_sum += load->depth_sum;
+    add_read_time(store, slot);
     if (slot->item != K3_NO_ITEM) {
         slot->state = K3_SLOT_PINNED;
         push(&store->ticket.ready, slot->item); /* also when it failed: next says so */
@@ -116,7 +130,8 @@ static void take_arrived(struct k3_store *store, struct k3_load *load)
 
 static void take_all_arrived(struct k3_store *store)
 {
-    for (struct k3_load *load; (load = k3_reader_collect(store->reader, false));) take_arrived(store, load);
+    for (struct k3_load *load; (load = k3_reader_collect(store->reader, false));)
+        k3_store_take_arrived(store, load);
 }
 
 static bool wait_for_one(struct k3_store *store, uint32_t layer)
@@ -124,7 +139,7 @@ static bool wait_for_one(struct k3_store *store, uint32_t layer)
     uint64_t begin = k3_now_ns();
     struct k3_load *load = k3_reader_collect(store->reader, true);
     store->stats[layer].wait_ns += k3_now_ns() - begin;
-    if (load) take_arrived(store, load);
+    if (load) k3_store_take_arrived(store, load);
     return load != NULL;
 }
 
@@ -241,7 +256,7 @@ static void end_item(struct k3_ticket *t, uint32_t item)
     struct k3_slot *slot = t->slots[item];
     t->slots[item] = NULL;
     slot->item = K3_NO_ITEM;
-    if (slot->state == K3_SLOT_LOADING) return; /* take_arrived does the rest */
+    if (slot->state == K3_SLOT_LOADING) return; /* k3_store_take_arrived does the rest */
     if (slot->kept && !slot->load.errnum)
         slot->state = K3_SLOT_READY;
     else
@@ -254,7 +269,7 @@ static k3_status next_mapped(struct k3_ticket *t, struct k3_expert *expert)
     uint32_t id = t->ids[t->n_given];
     *expert = (struct k3_expert){t->n_given++, k3_mapped_matrix(m, t->layer, K3_EXPERTS_GATE, id),
                                  k3_mapped_matrix(m, t->layer, K3_EXPERTS_UP, id),
-                                 k3_mapped_matrix(m, t->layer, K3_EXPERTS_DOWN, id)};
+                                 k3_mapped_matrix(m, t->layer, K3_EXPERTS_DOWN, id), 0, 0};
     return K3_OK;
 }
 
@@ -274,16 +289,20 @@ k3_status k3_store_next(struct k3_ticket *t, struct k3_expert *expert, struct k3
         start_waiting(store);
     }
     uint32_t item = t->ready.items[t->ready.first++];
-    const struct k3_slot *slot = t->slots[item];
+    struct k3_slot *slot = t->slots[item];
     t->n_given++;
     if (slot->load.errnum) {
         k3_status status = fail_read(store, slot, err);
         end_item(t, item);
         return status;
     }
-    *expert =
-        (struct k3_expert){item, k3_slots_matrix(slot, K3_EXPERTS_GATE), k3_slots_matrix(slot, K3_EXPERTS_UP),
-                           k3_slots_matrix(slot, K3_EXPERTS_DOWN)};
+    *expert = (struct k3_expert){item,
+                                 k3_slots_matrix(slot, K3_EXPERTS_GATE),
+                                 k3_slots_matrix(slot, K3_EXPERTS_UP),
+                                 k3_slots_matrix(slot, K3_EXPERTS_DOWN),
+                                 slot->load.asked_ns,
+                                 slot->load.arrived_ns};
+    slot->load.asked_ns = slot->load.arrived_ns = 0; /* told once */
     return K3_OK;
 }
 
@@ -312,6 +331,7 @@ static void add(struct k3_store_stats *sum, const struct k3_store_stats *s)
     sum->misses += s->misses;
     sum->bytes_read += s->bytes_read;
     sum->wait_ns += s->wait_ns;
+    sum->read_ns += s->read_ns;
     sum->hints += s->hints;
     sum->useful_hints += s->useful_hints;
     sum->n_pieces += s->n_pieces;

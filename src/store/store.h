@@ -26,6 +26,7 @@ struct k3_store_options {
 struct k3_expert {
     size_t index; /* in the list that was asked for */
     const unsigned char *gate, *up, *down;
+    uint64_t asked_ns, arrived_ns; /* of its reading, told once; 0 when it was here already */
 };
 
 /* `plan` must outlive the store. `options` may be NULL. K3_ERR_ARGUMENT when there are fewer slots than
@@ -77,9 +78,27 @@ struct k3_store_stats {
     uint64_t misses;              /* the others. With mapped files neither is known */
     uint64_t bytes_read;          /* as they came from the files: alignment and repeated reads included */
     uint64_t wait_ns;             /* that k3_store_next waited */
+    uint64_t read_ns;             /* while experts of the layer were being read */
     uint64_t hints, useful_hints; /* reads that were started on a guess; those that were asked for in time */
     uint64_t n_pieces, depth_sum; /* reads; and how many were under way when each arrived, added up */
 };
+
+/* ---- what is in memory, to begin with it another time ---- */
+
+struct k3_store_item {
+    uint32_t layer, expert;
+    uint32_t uses; /* how often it was asked for, in hundredths; 128 visits of its layer halve a request's weight */
+};
+
+/* Up to `capacity` experts that are kept in memory, the most used first; `items` has room for them.
+ * k3_store_slots is always enough. Returns their number. */
+size_t k3_store_list(const struct k3_store *store, struct k3_store_item *items, size_t capacity);
+
+/* Remembers how often experts were used, and reads those of them that are not there into free slots, the first items
+ * before the last, in the order of the file. What cannot be read is left to whoever asks for it. False: cancelled by
+ * `progress`, which counts bytes and may be NULL. Not while a ticket is out. */
+bool k3_store_preload(struct k3_store *store, struct k3_store_item *items, size_t n, k3_progress_fn progress,
+                      void *progress_ctx);
 
 void k3_store_get_stats(const struct k3_store *store, uint32_t layer, struct k3_store_stats *stats);
 

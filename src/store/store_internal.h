@@ -35,12 +35,16 @@ struct k3_store {
     struct k3_slot **guesses; /* spare slots with guesses, [n_guesses] of [max_spare]; owned */
     uint32_t n_guesses;
     struct k3_store_stats *stats; /* [n_layers], owned */
+    uint64_t *last_arrival;       /* [n_layers], owned: when a load of the layer last arrived */
 };
 
 /* How many slots there shall be; `wanted` 0: as many as fit. And how many of them are set aside. */
 k3_status k3_store_choose_slots(const struct k3_plan *plan, uint32_t wanted, uint32_t *n,
                                 struct k3_error *err);
 uint32_t k3_store_spare_slots(const struct k3_plan *plan, uint32_t n_slots);
+
+/* A load that was collected: its slot becomes ready, or free again. */
+void k3_store_take_arrived(struct k3_store *store, struct k3_load *load);
 
 /* guess.c */
 
