@@ -148,6 +148,7 @@ struct k3_expert_stats {
     uint64_t misses;                  /* the others. With K3_IO_MMAP neither is known */
     uint64_t bytes_read;              /* as they came from the files: alignment and repeated reads included */
     double wait_seconds;              /* for experts, with nothing to compute */
+    double read_seconds;              /* while experts were being read, from asking to arrival */
     double compute_seconds;           /* with experts */
     uint64_t reads, depth_sum;        /* reads of about 1 MiB; how many were under way when each arrived, added up */
     uint64_t guessed, guessed_right;  /* of the experts not in memory: names by lookahead; those then asked for */
@@ -172,6 +173,15 @@ struct k3_observer {
 
 /* NULL: nobody. Not while a session is being fed. */
 void k3_model_observe(struct k3_model *model, const struct k3_observer *observer);
+
+/* Writes down which experts are in memory, and how often they were used, so that a later run need not find out anew.
+ * The file is there whole or not at all. K3_ERR_UNSUPPORTED with K3_IO_MMAP. Changes speed, never results. */
+k3_status k3_model_save_warm(struct k3_model *model, const char *path, struct k3_error *err);
+
+/* Reads the experts that such a file names into free slots, the most used first, as many as fit. K3_ERR_FORMAT when the
+ * file is broken or of another model: nothing is read then. `progress`, in bytes, may be NULL. */
+k3_status k3_model_load_warm(struct k3_model *model, const char *path, k3_progress_fn progress, void *progress_ctx,
+                             struct k3_error *err);
 
 /* ---- sessions ---- */
 

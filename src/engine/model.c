@@ -104,6 +104,7 @@ void k3_model_get_expert_stats(const struct k3_model *model, uint32_t layer, str
         .misses = s.misses,
         .bytes_read = s.bytes_read,
         .wait_seconds = (double)s.wait_ns * 1e-9,
+        .read_seconds = (double)s.read_ns * 1e-9,
         .reads = s.n_pieces,
         .depth_sum = s.depth_sum,
         .hints = s.hints,

@@ -50,6 +50,8 @@ static k3_status compute_experts(struct k3_model *model, uint32_t layer, struct 
         status = k3_store_next(ticket, &expert, err);
         if (status != K3_OK) break;
         watch(model, "wait", (int)layer, start);
+        if (model->observer.step && expert.asked_ns)
+            model->observer.step(model->observer.ctx, "read", (int)layer, expert.asked_ns, expert.arrived_ns);
 
         uint64_t compute_start = k3_now_ns();
         struct k3_expert_matrices m = matrices_of(model, layer, &expert);
