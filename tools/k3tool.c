@@ -4,6 +4,7 @@
 #include "common/dispatch.h"
 
 static const struct k3_verb verbs[] = {
+    {"plan", "how a model would use the memory, without loading it", k3_verb_plan},
     {"inspect", "what a GGUF file holds and what is wrong with it", k3_verb_inspect},
     {"tokenize", "text into token ids", k3_verb_tokenize},
     {"detokenize", "token ids into text", k3_verb_detokenize},

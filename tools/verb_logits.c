@@ -63,7 +63,8 @@ static k3_status run_logits(struct logits_run *run, struct k3_error *err)
     if (!run->rows) return k3_fail_memory(err, "logits", (uint64_t)batch * info.n_vocab * sizeof *run->rows);
     status = k3_output_open(run->out_path, &run->out, err);
     if (status == K3_OK) status = open_session(run, err);
-    return status == K3_OK ? write_logits(run, batch, info.n_vocab, err) : status;
+    if (status == K3_OK) status = write_logits(run, batch, info.n_vocab, err);
+    return status == K3_OK ? k3_engine_save_warm(&run->engine, run->model, err) : status;
 }
 
 int k3_verb_logits(int argc, char **argv)
@@ -81,6 +82,7 @@ int k3_verb_logits(int argc, char **argv)
         K3_HELP_OPTION(help),
         {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(run.engine),
+        K3_WARM_OPTION(run.engine),
         {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);

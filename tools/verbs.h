@@ -8,6 +8,7 @@
 #include "common/number.h"
 #include "common/program.h"
 
+int k3_verb_plan(int argc, char **argv);
 int k3_verb_inspect(int argc, char **argv);
 int k3_verb_tokenize(int argc, char **argv);
 int k3_verb_detokenize(int argc, char **argv);

@@ -1,6 +1,8 @@
 /* engine.c - finds and opens the model that options ask for. */
 #include "common/engine.h"
+#include "base/host.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,22 +38,63 @@ k3_status k3_engine_find_model(struct k3_engine *engine, struct k3_error *err)
     return K3_OK;
 }
 
-k3_status k3_engine_open(struct k3_engine *engine, struct k3_progress *loading, struct k3_model **model,
-                         struct k3_error *err)
+struct k3_model_options k3_engine_options(const struct k3_engine *engine)
+{
+    uint64_t n_slots = engine->slots.count;
+    return (struct k3_model_options){.threads = (int)engine->threads,
+                                     .exact = engine->exact,
+                                     .ram = k3_amount_of(&engine->ram, k3_host_memory().total),
+                                     .context = engine->context,
+                                     .slots = n_slots < UINT32_MAX ? (uint32_t)n_slots : UINT32_MAX,
+                                     .slots_percent = (float)engine->slots.percent,
+                                     .io = (enum k3_io)engine->io,
+                                     .direct = (enum k3_direct)engine->direct,
+                                     .lookahead = (enum k3_lookahead)engine->lookahead};
+}
+
+k3_status k3_engine_plan(struct k3_engine *engine, struct k3_memory_plan *memory, struct k3_error *err)
 {
     k3_status status = k3_engine_find_model(engine, err);
     if (status != K3_OK) return status;
-    uint64_t n_slots = engine->slots.count;
-    struct k3_model_options options = {.threads = (int)engine->threads,
-                                       .exact = engine->exact,
-                                       .slots = n_slots < UINT32_MAX ? (uint32_t)n_slots : UINT32_MAX,
-                                       .slots_percent = (float)engine->slots.percent,
-                                       .io = (enum k3_io)engine->io,
-                                       .direct = (enum k3_direct)engine->direct,
-                                       .progress = k3_progress_show,
-                                       .progress_ctx = loading};
+    struct k3_model_options options = k3_engine_options(engine);
+    return k3_memory_plan(engine->model, &options, memory, err);
+}
+
+/* The first run has no list yet. It gets an empty one, so that a place where none can be written is known now and not
+ * when the work is done. */
+static k3_status load_warm(const struct k3_engine *engine, struct k3_progress *loading,
+                           struct k3_model *model, struct k3_error *err)
+{
+    if (!engine->warm) return K3_OK;
+    if (access(engine->warm, F_OK) != 0 && errno == ENOENT)
+        return k3_model_save_warm(model, engine->warm, err);
+    return k3_model_load_warm(model, engine->warm, k3_progress_show, loading, err);
+}
+
+k3_status k3_engine_save_warm(const struct k3_engine *engine, struct k3_model *model, struct k3_error *err)
+{
+    return engine->warm ? k3_model_save_warm(model, engine->warm, err) : K3_OK;
+}
+
+k3_status k3_engine_open(struct k3_engine *engine, struct k3_progress *loading, struct k3_model **out,
+                         struct k3_error *err)
+{
+    struct k3_model *model = NULL;
+    k3_status status = k3_engine_find_model(engine, err);
+    if (status != K3_OK) return status;
+    struct k3_model_options options = k3_engine_options(engine);
+    options.progress = k3_progress_show;
+    options.progress_ctx = loading;
     k3_progress_begin(loading);
-    status = k3_model_open(engine->model, &options, model, err);
+    status = k3_model_open(engine->model, &options, &model, err);
+    if (status == K3_OK) {
+        k3_progress_begin(loading);
+        status = load_warm(engine, loading, model, err);
+    }
     k3_progress_clear(loading);
+    if (status == K3_OK)
+        *out = model;
+    else
+        k3_model_close(model);
     return status;
 }

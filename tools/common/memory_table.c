@@ -1,0 +1,36 @@
+/* memory_table.c - the plan of the memory, for people. */
+#include "common/memory_table.h"
+#include "common/number.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void add_line(char *out, const char *what, uint64_t bytes, const char *remark)
+{
+    char amount[K3_NUMBER_MAX];
+    size_t n = strlen(out);
+    snprintf(out + n, K3_MEMORY_TABLE_MAX - n, "  %-14s %11s%s%s\n", what, k3_format_bytes(bytes, amount),
+             *remark ? "   " : "", remark);
+}
+
+const char *k3_memory_table(const struct k3_memory_plan *m, char out[K3_MEMORY_TABLE_MAX])
+{
+    char remark[160] = "", count[K3_NUMBER_MAX], all[K3_NUMBER_MAX], each[K3_NUMBER_MAX];
+    snprintf(out, K3_MEMORY_TABLE_MAX, "Memory\n");
+    add_line(out, "dense weights", m->dense, "");
+    add_line(out, "activations", m->scratch, "");
+    snprintf(remark, sizeof remark, "%s tokens", k3_format_count(m->context, count));
+    add_line(out, "sessions", m->sessions, remark);
+    if (m->n_slots)
+        snprintf(remark, sizeof remark, "%s of %s, %.1f %%, %s each", k3_format_count(m->n_slots, count),
+                 k3_format_count(m->n_experts, all), 100.0 * m->n_slots / m->n_experts,
+                 k3_format_bytes(m->slot_bytes, each));
+    else
+        snprintf(remark, sizeof remark, "in mapped files");
+    add_line(out, "experts", m->slots, remark);
+    add_line(out, "reserve", m->reserve, "");
+    add_line(out, "sum", m->dense + m->scratch + m->sessions + m->slots + m->reserve, "");
+    add_line(out, "limit", m->limit, "");
+    add_line(out, "available", m->available, "");
+    return out;
+}

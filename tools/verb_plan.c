@@ -1,0 +1,68 @@
+/* verb_plan.c - how a model would use the memory, without loading it. */
+#include "verbs.h"
+#include "common/memory_table.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+#define ABOUT                                                                                                \
+    "Usage: k3tool plan [-m FILE] [--ram SIZE] [--json]\n"                                                   \
+    "Shows how a model would use the memory of this machine. Only headers are read.\n"                       \
+    "The exit status is 1 when the limit is too low; the message says what would do.\n"
+
+static k3_status print_json(const char *path, const struct k3_memory_plan *m, struct k3_error *err)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } members[] = {
+        {"dense_bytes", m->dense},
+        {"scratch_bytes", m->scratch},
+        {"session_bytes", m->sessions},
+        {"slots_bytes", m->slots},
+        {"reserve_bytes", m->reserve},
+        {"sum_bytes", m->dense + m->scratch + m->sessions + m->slots + m->reserve},
+        {"limit_bytes", m->limit},
+        {"available_bytes", m->available},
+        {"slot_bytes", m->slot_bytes},
+        {"slots", m->n_slots},
+        {"least_slots", m->least_slots},
+        {"experts", m->n_experts},
+        {"context", m->context},
+    };
+    json_t *object = json_object();
+    bool failed = json_object_set_new(object, "model", json_string(path)) != 0;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        failed |=
+            json_object_set_new(object, members[i].name, json_integer((json_int_t)members[i].value)) != 0;
+    char *text = failed ? NULL : json_dumps(object, JSON_INDENT(2));
+    json_decref(object);
+    if (!text) return k3_fail_memory(err, "the JSON text", 0);
+    k3_out("%s\n", text);
+    free(text);
+    return K3_OK;
+}
+
+int k3_verb_plan(int argc, char **argv)
+{
+    struct k3_error err;
+    struct k3_engine engine = {0};
+    struct k3_memory_plan memory;
+    char table_text[K3_MEMORY_TABLE_MAX];
+    bool json = false, help = false;
+    const struct k3_option table[] = {
+        {K3_OPTION_HEADING, .help = "Options"},
+        {K3_OPTION_FLAG, 0, "json", &json, 0, 0, NULL, "one JSON object instead of a table"},
+        K3_HELP_OPTION(help),
+        {K3_OPTION_HEADING, .help = "Model and engine"},
+        K3_ENGINE_OPTIONS(engine),
+        {K3_OPTION_END},
+    };
+    k3_status status = k3_options_parse(argc, argv, table, 0, &err);
+    if (status == K3_OK && help) k3_options_help(ABOUT, table);
+    if (status != K3_OK || help) return k3_program_end(status, &err);
+    status = k3_engine_plan(&engine, &memory, &err);
+    if (status == K3_OK && json) status = print_json(engine.model, &memory, &err);
+    if (status == K3_OK && !json) k3_out("%s", k3_memory_table(&memory, table_text));
+    return k3_program_end(status, &err);
+}
