@@ -8,6 +8,7 @@
 #include "common/engine.h"
 #include "common/number.h"
 #include "common/program.h"
+#include "common/telemetry.h"
 #include "base/clock.h"
 
 #include <jansson.h>
@@ -17,6 +18,7 @@
 
 struct options {
     struct k3_engine engine;
+    struct k3_telemetry telemetry;
     bool prefill; /* else decode */
     uint32_t tokens, repetitions, at, batch;
     bool json, help;
@@ -62,6 +64,9 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         K3_HELP_OPTION(o->help),
         {K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(o->engine),
+        K3_WARM_OPTION(o->engine),
+        {K3_OPTION_HEADING, .help = "Files"},
+        K3_TELEMETRY_OPTIONS(o->telemetry),
         {K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, err);
@@ -96,6 +101,7 @@ static k3_status open_bench(struct bench *b, struct k3_error *err)
 
     struct k3_session_options session = {.context = b->o.engine.context, .batch = b->o.batch};
     status = k3_session_create(b->model, &session, &b->session, err);
+    if (status == K3_OK) status = k3_telemetry_open(&b->o.telemetry, b->model, err);
     if (status != K3_OK) return status;
     k3_session_set_progress(b->session, k3_progress_show, &b->feeding);
     k3_progress_begin(&b->feeding);
@@ -175,6 +181,15 @@ static k3_status report(const struct bench *b, const struct row *row, struct k3_
     return K3_OK;
 }
 
+/* The files of telemetry and the warm experts; the first failure is told. */
+static k3_status end_bench(struct bench *b, k3_status status, struct k3_error *err)
+{
+    struct k3_error failure;
+    k3_status told = k3_telemetry_close(&b->o.telemetry, b->session, &failure);
+    if (status == K3_OK && told == K3_OK) told = k3_engine_save_warm(&b->o.engine, b->model, &failure);
+    return status == K3_OK && told != K3_OK ? k3_fail(err, told, "%s", failure.message) : status;
+}
+
 static int measure(int argc, char **argv, bool prefill)
 {
     struct k3_error err;
@@ -186,6 +201,7 @@ static int measure(int argc, char **argv, bool prefill)
     status = open_bench(&b, &err);
     if (status == K3_OK) status = measure_row(&b, &row, &err);
     if (status == K3_OK) status = report(&b, &row, &err);
+    status = end_bench(&b, status, &err);
     close_bench(&b);
     return k3_program_end(status, &err);
 }

@@ -2,8 +2,10 @@
 #include "answer.h"
 #include "common/engine.h"
 #include "common/input.h"
+#include "common/memory_table.h"
 #include "common/number.h"
 #include "common/program.h"
+#include "common/telemetry.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,7 @@
 
 struct options {
     struct k3_engine engine;
+    struct k3_telemetry telemetry;
     const char *prompt, *prompt_file, *tools_file;
     uint32_t max_tokens; /* 0: until the answer ends */
     bool raw, quiet, help, version;
@@ -75,6 +78,9 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
          "of the random numbers (default: 0); the same seed gives the\nsame text"},
         {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(o->engine),
+        K3_WARM_OPTION(o->engine),
+        {.kind = K3_OPTION_HEADING, .help = "Measuring"},
+        K3_TELEMETRY_OPTIONS(o->telemetry),
         {.kind = K3_OPTION_HEADING, .help = "Others"},
         {K3_OPTION_FLAG, 'q', "quiet", &o->quiet, 0, 0, NULL,
          "no progress, statistics and notes on standard error"},
@@ -146,8 +152,9 @@ static k3_status open_run(struct options *o, struct run *run, struct k3_error *e
     if (status != K3_OK) return status;
     struct k3_session_options session = {.context = o->engine.context};
     status = k3_session_create(run->model, &session, &run->session, err);
-    if (status == K3_OK) k3_session_set_progress(run->session, k3_progress_show, &run->prefill);
-    return status;
+    if (status != K3_OK) return status;
+    k3_session_set_progress(run->session, k3_progress_show, &run->prefill);
+    return k3_telemetry_open(&o->telemetry, run->model, err);
 }
 
 static void close_run(struct run *run)
@@ -193,20 +200,25 @@ static k3_status generate(const struct options *o, struct run *run, struct k3_er
     return status == K3_OK && k3_interrupted() ? k3_fail(err, K3_ERR_CANCELLED, "interrupted") : status;
 }
 
-static void print_statistics(const struct run *run)
+/* What is told at the end of a run, and left for the next one. */
+static k3_status end_run(struct options *o, struct run *run, k3_status status, struct k3_error *err)
 {
-    struct k3_stats stats;
-    char bytes[K3_NUMBER_MAX];
-    k3_session_get_stats(run->session, &stats);
-    uint64_t tokens = stats.prefill_tokens + stats.decode_tokens;
-    if (!tokens) return;
-    k3_format_bytes((stats.dense_bytes + stats.expert_bytes) / tokens, bytes);
-    fprintf(stderr,
-            "prefill %llu tokens, %.1f tok/s; decode %llu tokens, %.1f tok/s; %s of weights a token\n",
-            (unsigned long long)stats.prefill_tokens,
-            stats.prefill_seconds > 0 ? (double)stats.prefill_tokens / stats.prefill_seconds : 0,
-            (unsigned long long)stats.decode_tokens,
-            stats.decode_seconds > 0 ? (double)stats.decode_tokens / stats.decode_seconds : 0, bytes);
+    struct k3_error failure;
+    if (run->session && !o->quiet && isatty(STDERR_FILENO)) k3_telemetry_print(run->model, run->session);
+    k3_status told = k3_telemetry_close(&o->telemetry, run->session, &failure);
+    if (told == K3_OK && run->session) told = k3_engine_save_warm(&o->engine, run->model, &failure);
+    if (told == K3_OK || (status != K3_OK && status != K3_ERR_CANCELLED)) return status;
+    return k3_fail(err, told, "%s", failure.message);
+}
+
+/* Before the model is loaded, which may take a while. */
+static k3_status print_plan(struct k3_engine *engine, struct k3_error *err)
+{
+    struct k3_memory_plan memory;
+    char table[K3_MEMORY_TABLE_MAX];
+    k3_status status = k3_engine_plan(engine, &memory, err);
+    if (status == K3_OK) fputs(k3_memory_table(&memory, table), stderr);
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -219,11 +231,12 @@ int main(int argc, char **argv)
     if (status != K3_OK || o.help || o.version) return k3_program_end(status, &err);
 
     run.loading.quiet = run.prefill.quiet = o.quiet;
+    if (!o.quiet && isatty(STDERR_FILENO)) status = print_plan(&o.engine, &err);
     if (!o.quiet) k3_set_log(k3_say_log, NULL);
-    status = open_run(&o, &run, &err);
+    if (status == K3_OK) status = open_run(&o, &run, &err);
     if (status == K3_OK) status = feed_prompt(&run, &err);
     if (status == K3_OK) status = generate(&o, &run, &err);
-    if (run.session && !o.quiet && isatty(STDERR_FILENO)) print_statistics(&run);
+    status = end_run(&o, &run, status, &err);
     close_run(&run);
     return k3_program_end(status, &err);
 }

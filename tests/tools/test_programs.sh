@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# test_programs.sh PROGRAMS MODELS DATA - the programs as a user meets them. Each function test_* is a test, named by
+# test_programs.sh PROGRAMS MODELS DATA HELPERS - the programs as a user meets them. Each function test_* is a test, named by
 # what it promises; it fails when a command in it does. Results are in TAP.
 set -u
 programs=$1 models=$2 data=$3
-export PATH=$programs:$PATH LC_ALL=C
+export PATH=$programs:$4:$PATH LC_ALL=C
 tiny=$models/k3-tiny-IQ1_M.gguf
 single=$data/fixtures/models/k3-tiny-a-q8_0-mxfp4.gguf
 shard=$data/fixtures/models/split/k3-tiny-a-q8_0-mxfp4-00002-of-00002.gguf
@@ -44,6 +44,13 @@ is() {
     [ "$1" = "$2" ] || note "'$1' is not '$2'"
 }
 
+# The value that KEY... lead to in the JSON of FILE, which must be valid; see json_get.c.
+json_is() {
+    local want=$1 got
+    shift
+    got=$(json_get "$@" 2>&1) && [ "$got" = "$want" ] || note "json_get $*: '$got' is not '$want'"
+}
+
 quiet_err() {
     [ ! -s "$work/err" ] || note "standard error has: $(head -c 300 "$work/err")"
 }
@@ -69,7 +76,7 @@ on_terminal() {
 
 test_help_and_version_go_to_standard_output() {
     local program
-    for program in k3run k3tool 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' 'k3tool synth' 'k3tool routing' k3bench \
+    for program in k3run k3tool 'k3tool plan' 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' 'k3tool synth' 'k3tool routing' k3bench \
         'k3bench decode' 'k3bench prefill' 'k3bench policy'; do
         # shellcheck disable=SC2086
         expect 0 $program --help && says Usage && quiet_err || return
@@ -87,6 +94,9 @@ test_mistakes_in_options_are_told_in_one_sentence() {
         refuses "--slots: '5 %' is no amount" k3run --slots '5 %' &&
         refuses "--slots: 101 is not between" k3run --slots 101% &&
         refuses "1 slots are too few: at least" k3run -m "$tiny" --slots 1 -p x &&
+        refuses "--ram: 'much' is no amount" k3run --ram much &&
+        refuses "--ram: 101 is not between" k3run --ram 101% &&
+        refuses "--lookahead: 'maybe' is none of auto|on|off" k3run --lookahead maybe &&
         refuses "'x' is not a whole number" k3run -p a -n x &&
         refuses "0 is not between 1" k3run -p a -n 0 &&
         refuses "is not between" k3run -p a -n 99999999999999999999 &&
@@ -186,7 +196,8 @@ test_a_closed_pipe_ends_quietly() {
 
 test_statistics_are_shown_on_a_terminal_only() {
     terminal_is_possible || return $SKIP
-    on_terminal "k3run -m '$tiny' --raw -n 5 -p '$story' >'$work/out'" && grep -q 'tok/s' "$work/screen" || return
+    on_terminal "k3run -m '$tiny' --raw -n 5 -p '$story' >'$work/out'" && grep -q 'tok/s' "$work/screen" &&
+        grep -q 'hit rate' "$work/screen" && grep -q 'dense weights' "$work/screen" || return
     on_terminal "k3run -m '$tiny' --raw -n 5 -p '$story' -q >'$work/out'" && ! grep -q 'tok/s' "$work/screen" || return
     on_terminal "k3run -m '$tiny' -p 'What is 12 + 7?'" && grep -q "$(printf '\033\\[2m')" "$work/screen" &&
         ! grep -qF '[thinking]' "$work/screen"
@@ -208,7 +219,91 @@ END
     grep -q 'status 130' "$work/screen" && grep -q 'tok/s' "$work/screen" || note "$(cat "$work/screen")"
 }
 
+# ---- what a run tells, and what it leaves ----
+
+test_speed_settings_change_no_text() {
+    expect 0 k3run -m "$tiny" --raw -p "$story" -n 30
+    mv "$work/out" "$work/plain"
+    local settings
+    for settings in '--ram 200M' '--ram 90%' '--slots 8' '--slots 42% --lookahead on' '--lookahead off --io threads' \
+        "--slots 20 --warm $work/warm" "--slots 20 --warm $work/warm" "--stats $work/s --trace $work/t"; do
+        # shellcheck disable=SC2086
+        expect 0 k3run -m "$tiny" --raw -p "$story" -n 30 $settings && same "$work/out" "$work/plain" || return
+    done
+}
+
+test_statistics_of_experts_add_up() {
+    expect 0 k3run -m "$tiny" --raw -p "$story" -n 20 --slots 20 --stats "$work/stats" && quiet_err || return
+    json_is 20 "$work/stats" slots && json_is 9 "$work/stats" tokens prefill && json_is 19 "$work/stats" tokens decode &&
+        json_is 5 "$work/stats" layers '#' && json_is 1 "$work/stats" layers 0 layer || return
+    local key layer sum
+    for key in requests hits misses bytes_read; do
+        sum=0
+        for layer in 0 1 2 3 4; do sum=$((sum + $(json_get "$work/stats" layers $layer $key))); done
+        json_is $sum "$work/stats" total $key || return
+    done
+    for key in wait_s read_s compute_s overlap queue_depth; do json_get "$work/stats" total $key >/dev/null || return; done
+    is $(($(json_get "$work/stats" total hits) + $(json_get "$work/stats" total misses))) \
+        "$(json_get "$work/stats" total requests)" || return
+    expect 0 k3run -m "$tiny" --raw -p a -n 2 --io mmap --stats "$work/stats" && json_is 0 "$work/stats" total bytes_read
+}
+
+test_a_timeline_is_json_also_when_interrupted() {
+    expect 0 k3run -m "$tiny" --raw -p "$story" -n 3 --slots 8 --trace "$work/timeline" && quiet_err || return
+    json_get "$work/timeline" traceEvents 1 >/dev/null && grep -q '"name":"router"' "$work/timeline" &&
+        grep -q '"name":"read"' "$work/timeline" && grep -q '"name":"logits"' "$work/timeline" || return
+    is "$(grep -c '"ph":"b"' "$work/timeline")" "$(grep -c '"ph":"e"' "$work/timeline")" || return
+    rm -f "$work/out"
+    k3run -m "$tiny" -t 1 --raw -n 3000 --temp 1 -p "$story" --trace "$work/cut" --trace-routing "$work/cut-routing" \
+        --stats "$work/cut-stats" >"$work/out" 2>"$work/err" </dev/null &
+    local pid=$!
+    while [ ! -s "$work/out" ] && kill -0 $pid; do sleep 0.02; done
+    kill -INT $pid
+    wait $pid
+    is $? 130 && json_get "$work/cut" traceEvents 9 >/dev/null && json_get "$work/cut-stats" total >/dev/null &&
+        json_get "$work/cut-routing" --lines layers 4 >/dev/null && is "$(find "$work" -name 'cut*' | wc -l)" 3
+}
+
+test_recorded_routing_can_be_replayed() {
+    expect 0 k3run -m "$tiny" --raw -p "$story" -n 20 --trace-routing "$work/routing" && quiet_err || return
+    is "$(wc -l <"$work/routing")" 28 && json_is 27 "$work/routing" --lines tok &&
+        json_is 5 "$work/routing" --lines layers '#' && json_is 4 "$work/routing" --lines layers 0 '#' || return
+    mv "$work/routing" "$work/together"
+    expect 0 k3bench policy --trace "$work/together" --slots 25% --warmup 5 && says lfru || return
+    expect 0 k3bench decode -m "$tiny" -n 2 -r 1 --trace-routing "$work/routing" && is "$(wc -l <"$work/routing")" 4
+}
+
+test_outputs_that_cannot_be_written_are_told_before_the_work() {
+    local option
+    for option in --stats --trace --trace-routing --warm; do
+        refuses "/nowhere/x" k3run -m "$tiny" -p a $option /nowhere/x &&
+            refuses "" k3run -m "$tiny" -p a $option "$tiny" || return
+    done
+    echo nonsense >"$work/nonsense"
+    refuses "no list of warm experts" k3run -m "$tiny" -p a --warm "$work/nonsense" &&
+        is "$(cat "$work/nonsense")" nonsense &&
+        refuses "mapped files" k3run -m "$tiny" -p a --io mmap --warm "$work/none"
+}
+
+test_the_hot_set_is_kept_for_the_next_run() {
+    expect 0 k3run -m "$tiny" --raw -p "$story" -n 20 --slots 40 --warm "$work/hot" --stats "$work/cold-stats" &&
+        [ -s "$work/hot" ] || return
+    expect 0 k3run -m "$tiny" --raw -p "$story" -n 1 --slots 40 --warm "$work/hot" --stats "$work/warm-stats" || return
+    [ "$(json_get "$work/warm-stats" total hits)" -gt 0 ] || note "no hits" || return
+    refuses "of another model" k3run -m "$single" -p a --warm "$work/hot"
+}
+
 # ---- k3tool ----
+
+test_plan_says_what_would_do() {
+    expect 0 k3tool plan -m "$tiny" --slots 42% && quiet_err && says '33 of 80, 41.2 %' && says limit || return
+    expect 0 k3tool plan -m "$tiny" -c 100 --json && mv "$work/out" "$work/plan" &&
+        json_is 100 "$work/plan" context && json_is 80 "$work/plan" slots && json_is 8 "$work/plan" least_slots || return
+    expect 0 k3tool plan -m "$tiny" --ram 200M --json && mv "$work/out" "$work/plan" &&
+        json_is $((200 << 20)) "$work/plan" limit_bytes || return
+    refuses "a memory limit of 0.05 GiB is too low: 0.12 GiB are needed" k3tool plan -m "$tiny" --ram 50M &&
+        refuses "is too low" k3run -m "$tiny" --ram 50M -p a && refuses "/nowhere/x" k3tool plan -m /nowhere/x
+}
 
 test_tokenize_and_detokenize_are_inverse() {
     printf 'Hello, world!\n\n  caf\303\251 12345 \360\237\230\200 <|open|>x' >"$work/text"
