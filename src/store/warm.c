@@ -98,7 +98,9 @@ bool k3_store_preload(struct k3_store *store, struct k3_store_item *items, size_
         going = collect(&p, AHEAD);
     }
     going = collect(&p, 0) && going;
-    for (uint32_t i = 0; i < store->slots.n; i++) /* nobody asked: no request shall tell of these reads */
-        store->slots.slots[i].load.asked_ns = store->slots.slots[i].load.arrived_ns = 0;
+    for (uint32_t i = 0; i < store->slots.n; i++) { /* nobody asked: no request shall tell of these reads */
+        struct k3_slot *slot = &store->slots.slots[i];
+        if (slot->state == K3_SLOT_READY) slot->load.asked_ns = slot->load.arrived_ns = 0;
+    }
     return going;
 }
