@@ -39,7 +39,7 @@ static void print_help(const struct k3_option *table)
 static k3_status parse_options(int argc, char **argv, struct options *o, struct k3_error *err)
 {
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Options"},
+        {.kind = K3_OPTION_HEADING, .help = "Options"},
         {K3_OPTION_TEXT, 0, "trace", &o->trace, 0, 0, "FILE",
          "a line for each token: {\"tok\": n, \"layers\": [[ids], ...]}"},
         {K3_OPTION_AMOUNTS, 0, "slots", &o->slots, 0, 0, "N|P%",
@@ -51,7 +51,7 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         {K3_OPTION_FLAG, 0, "json", &o->json, 0, 0, NULL,
          "a JSON object on a line for each --slots; hit rates are\n0 to 1"},
         K3_HELP_OPTION(o->help),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     *o = (struct options){.warm_up = 60};
     k3_status status = k3_options_parse(argc, argv, table, 0, err);

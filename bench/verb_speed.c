@@ -53,7 +53,7 @@ static void print_help(const struct k3_option *table)
 static k3_status parse_options(int argc, char **argv, struct options *o, struct k3_error *err)
 {
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Measurement"},
+        {.kind = K3_OPTION_HEADING, .help = "Measurement"},
         {K3_OPTION_U32, 'n', "tokens", &o->tokens, 1, 1 << 20, "N",
          "tokens in a repetition (default: 32 in decode, 512 in prefill)"},
         {K3_OPTION_U32, 'r', "repetitions", &o->repetitions, 1, MAX_REPETITIONS, "N", "(default: 5)"},
@@ -62,12 +62,12 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
          "most tokens computed together in prefill (default: 0, chosen)"},
         {K3_OPTION_FLAG, 0, "json", &o->json, 0, 0, NULL, "one JSON object instead of a table"},
         K3_HELP_OPTION(o->help),
-        {K3_OPTION_HEADING, .help = "Model and engine"},
+        {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(o->engine),
         K3_WARM_OPTION(o->engine),
-        {K3_OPTION_HEADING, .help = "Files"},
+        {.kind = K3_OPTION_HEADING, .help = "Files"},
         K3_TELEMETRY_OPTIONS(o->telemetry),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, err);
     if (status != K3_OK) return status;

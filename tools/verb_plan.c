@@ -51,12 +51,12 @@ int k3_verb_plan(int argc, char **argv)
     char table_text[K3_MEMORY_TABLE_MAX];
     bool json = false, help = false;
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Options"},
+        {.kind = K3_OPTION_HEADING, .help = "Options"},
         {K3_OPTION_FLAG, 0, "json", &json, 0, 0, NULL, "one JSON object instead of a table"},
         K3_HELP_OPTION(help),
-        {K3_OPTION_HEADING, .help = "Model and engine"},
+        {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(engine),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);
     if (status == K3_OK && help) k3_options_help(ABOUT, table);

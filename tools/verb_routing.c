@@ -63,11 +63,11 @@ int k3_verb_routing(int argc, char **argv)
     uint32_t n_experts = 0;
     bool help = false;
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Options"},
+        {.kind = K3_OPTION_HEADING, .help = "Options"},
         {K3_OPTION_U32, 0, "experts", &n_experts, 1, 1 << 16, "N",
          "experts in a layer (default: as many as the trace names)"},
         K3_HELP_OPTION(help),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 1, &err);
     if (status == K3_OK && help) k3_options_help(ABOUT, table);

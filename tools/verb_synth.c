@@ -27,7 +27,7 @@ int k3_verb_synth(int argc, char **argv)
     uint32_t threads = 0;
     bool help = false;
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Options"},
+        {.kind = K3_OPTION_HEADING, .help = "Options"},
         {K3_OPTION_TEXT, 'o', "output", &path, 0, 0, "FILE",
          "where the model goes; a GGUF file is never overwritten"},
         {K3_OPTION_TEXT, 0, "dims", &dims, 0, 0, "real|tiny",
@@ -45,7 +45,7 @@ int k3_verb_synth(int argc, char **argv)
          "the tokens before; 0: not at all (default: 1, as real models)"},
         {K3_OPTION_U32, 't', "threads", &threads, 0, 1024, "N", "(default: 0, one per processor)"},
         K3_HELP_OPTION(help),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);
     if (status == K3_OK && help) k3_options_help(ABOUT, table);
