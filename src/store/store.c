@@ -267,9 +267,12 @@ static k3_status next_mapped(struct k3_ticket *t, struct k3_expert *expert)
 {
     const struct k3_mapped *m = t->store->mapped;
     uint32_t id = t->ids[t->n_given];
-    *expert = (struct k3_expert){t->n_given++, k3_mapped_matrix(m, t->layer, K3_EXPERTS_GATE, id),
+    *expert = (struct k3_expert){t->n_given++,
+                                 k3_mapped_matrix(m, t->layer, K3_EXPERTS_GATE, id),
                                  k3_mapped_matrix(m, t->layer, K3_EXPERTS_UP, id),
-                                 k3_mapped_matrix(m, t->layer, K3_EXPERTS_DOWN, id), 0, 0};
+                                 k3_mapped_matrix(m, t->layer, K3_EXPERTS_DOWN, id),
+                                 0,
+                                 0};
     return K3_OK;
 }
 

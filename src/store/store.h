@@ -87,7 +87,7 @@ struct k3_store_stats {
 
 struct k3_store_item {
     uint32_t layer, expert;
-    uint32_t uses; /* how often it was asked for, in hundredths; 128 visits of its layer halve a request's weight */
+    uint32_t uses; /* requests, in hundredths; each weighs half after 128 visits of its layer */
 };
 
 /* Up to `capacity` experts that are kept in memory, the most used first; `items` has room for them.
