@@ -23,7 +23,7 @@
 #define GUESS_SHARE 4
 
 /* EINTR and EAGAIN in a row for one piece. Enough for any signal storm, and yet an end. */
-#define MAX_TRIES 1000
+#define MAX_TRIES 100
 
 /* ---- queues ---- */
 
