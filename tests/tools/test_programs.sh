@@ -84,6 +84,12 @@ test_help_and_version_go_to_standard_output() {
     expect 0 k3run --version && says 'k3run 0.' && expect 0 k3tool --version && says 'k3tool 0.'
 }
 
+test_bench_io_compares_the_store_with_the_drive() {
+    expect 0 k3bench io -m "$single" -n 1 -r 1 --json &&
+        is "$(grep -cE '"(raw_bytes_per_s|store_bytes_per_s|ratio)": [0-9]' "$work/out")" 3 &&
+        refuses "--io mmap has no reads to measure" k3bench io -m "$single" --io mmap
+}
+
 test_mistakes_in_options_are_told_in_one_sentence() {
     refuses "there is no option --foo" k3run --foo &&
         refuses "there is no option -Z" k3run -Z &&
