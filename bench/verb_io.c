@@ -36,15 +36,15 @@ struct rates {
 static k3_status parse_options(int argc, char **argv, struct options *o, struct k3_error *err)
 {
     const struct k3_option table[] = {
-        {K3_OPTION_HEADING, .help = "Options"},
+        {.kind = K3_OPTION_HEADING, .help = "Options"},
         {K3_OPTION_U32, 'n', "mib", &o->mib, 1, 1 << 20, "N",
          "MiB to read in each part of a turn (default: 1024)"},
         {K3_OPTION_U32, 'r', "turns", &o->turns, 1, MAX_TURNS, "N", "(default: 3)"},
         {K3_OPTION_FLAG, 0, "json", &o->json, 0, 0, NULL, "one JSON object instead of a table"},
         K3_HELP_OPTION(o->help),
-        {K3_OPTION_HEADING, .help = "Model and engine"},
+        {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(o->engine),
-        {K3_OPTION_END},
+        {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, err);
     if (status != K3_OK) return status;

@@ -49,6 +49,7 @@ bool k3_store_holds(const struct k3_store *store, uint32_t layer, uint32_t exper
 void k3_store_hint(struct k3_store *store, uint32_t layer, const uint32_t *ids, size_t n, uint64_t max_bytes)
 {
     if (store->mapped) return;
+    k3_store_take_arrived(store); /* guesses that were given up while they were read may be in the way */
     uint64_t bytes = k3_store_expert_bytes(store->plan, layer);
     for (size_t i = 0; i < n && max_bytes >= bytes; i++) {
         if (k3_slots_find(&store->slots, layer, ids[i])) continue;

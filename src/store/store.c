@@ -109,7 +109,7 @@ static void add_read_time(struct k3_store *store, const struct k3_slot *slot)
     *last = load->arrived_ns;
 }
 
-void k3_store_take_arrived(struct k3_store *store, struct k3_load *load)
+void k3_store_take_load(struct k3_store *store, struct k3_load *load)
 {
     struct k3_slot *slot = (struct k3_slot *)((char *)load - offsetof(struct k3_slot, load));
     struct k3_store_stats *stats = &store->stats[slot->layer];
@@ -128,10 +128,10 @@ void k3_store_take_arrived(struct k3_store *store, struct k3_load *load)
     }
 }
 
-static void take_all_arrived(struct k3_store *store)
+void k3_store_take_arrived(struct k3_store *store)
 {
     for (struct k3_load *load; (load = k3_reader_collect(store->reader, false));)
-        k3_store_take_arrived(store, load);
+        k3_store_take_load(store, load);
 }
 
 static bool wait_for_one(struct k3_store *store, uint32_t layer)
@@ -139,7 +139,7 @@ static bool wait_for_one(struct k3_store *store, uint32_t layer)
     uint64_t begin = k3_now_ns();
     struct k3_load *load = k3_reader_collect(store->reader, true);
     store->stats[layer].wait_ns += k3_now_ns() - begin;
-    if (load) k3_store_take_arrived(store, load);
+    if (load) k3_store_take_load(store, load);
     return load != NULL;
 }
 
@@ -218,7 +218,7 @@ k3_status k3_store_acquire(struct k3_store *store, uint32_t layer, const uint32_
     store->n_acquires++;
     if (store->mapped) return K3_OK;
 
-    take_all_arrived(store);
+    k3_store_take_arrived(store);
     size_t hits = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct k3_slot *slot = k3_slots_find(&store->slots, layer, ids[i]);
@@ -256,7 +256,7 @@ static void end_item(struct k3_ticket *t, uint32_t item)
     struct k3_slot *slot = t->slots[item];
     t->slots[item] = NULL;
     slot->item = K3_NO_ITEM;
-    if (slot->state == K3_SLOT_LOADING) return; /* k3_store_take_arrived does the rest */
+    if (slot->state == K3_SLOT_LOADING) return; /* k3_store_take_load does the rest */
     if (slot->kept && !slot->load.errnum)
         slot->state = K3_SLOT_READY;
     else
@@ -283,7 +283,7 @@ k3_status k3_store_next(struct k3_ticket *t, struct k3_expert *expert, struct k3
         return k3_fail(err, K3_ERR_ARGUMENT, "all %u experts that were asked for have been handed out", t->n);
     if (store->mapped) return next_mapped(t, expert);
 
-    take_all_arrived(store);
+    k3_store_take_arrived(store);
     start_waiting(store);
     while (is_empty(&t->ready)) {
         if (!wait_for_one(store, t->layer))

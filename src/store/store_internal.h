@@ -44,7 +44,10 @@ k3_status k3_store_choose_slots(const struct k3_plan *plan, uint32_t wanted, uin
 uint32_t k3_store_spare_slots(const struct k3_plan *plan, uint32_t n_slots);
 
 /* A load that was collected: its slot becomes ready, or free again. */
-void k3_store_take_arrived(struct k3_store *store, struct k3_load *load);
+void k3_store_take_load(struct k3_store *store, struct k3_load *load);
+
+/* Moves on the slots whose loads are finished. */
+void k3_store_take_arrived(struct k3_store *store);
 
 /* guess.c */
 

@@ -62,7 +62,7 @@ static bool collect(struct preload *p, size_t most)
         struct k3_load *load = k3_reader_collect(p->store->reader, true);
         p->n_reading--;
         for (int i = 0; i < K3_LOAD_RANGES; i++) p->done += load->ranges[i].bytes;
-        k3_store_take_arrived(p->store, load);
+        k3_store_take_load(p->store, load);
         if (p->progress && !p->progress(p->ctx, "reading the warm experts", p->done, p->total)) going = false;
     }
     return going;

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <string.h>
+#include <unistd.h>
 
 static void every_expert_has_the_bytes_of_the_file(void **state)
 {
@@ -162,6 +163,17 @@ static void a_right_guess_is_a_hit(void **state)
     close_subject(&s);
 }
 
+/* Guesses until one is read: those that were given up have their slots until what was under way has arrived. */
+static void hint_until_read(struct k3_store *store, uint32_t layer, const uint32_t *ids, uint32_t n)
+{
+    uint64_t before = stats_of(store).hints;
+    for (int ms = 0; ms < 5000 && stats_of(store).hints == before; ms++) {
+        k3_store_hint(store, layer, ids, n, UINT64_MAX);
+        if (stats_of(store).hints == before) usleep(1000);
+    }
+    assert_true(stats_of(store).hints > before);
+}
+
 static void a_guess_evicts_nothing_and_expires(void **state)
 {
     (void)state;
@@ -173,21 +185,19 @@ static void a_guess_evicts_nothing_and_expires(void **state)
     struct k3_store_stats before = stats_of(store);
     for (int round = 0; round < 10; round++) {
         for (uint32_t layer = 0; layer < 4; layer++) {
-            k3_store_hint(store, FIRST_LAYER + layer, ids, 6, UINT64_MAX);
+            hint_until_read(store, FIRST_LAYER + layer, ids, 6);
             use_range(&s, store, FIRST_LAYER + layer, 0, 7, false);
         }
     }
     struct k3_store_stats after = stats_of(store);
     assert_int_equal(after.hits - before.hits, 10 * 4 * 7);
-    assert_true(after.hints > 4 && after.hints <= 10 * 4 * 4); /* there was room for more than the first */
+    assert_true(after.hints <= 10 * 4 * 4);
     assert_int_equal(after.useful_hints, 0);
 
     /* One whose layer never comes goes too. */
-    uint64_t hints = after.hints;
-    k3_store_hint(store, FIRST_LAYER + 3, ids, 4, UINT64_MAX);
+    hint_until_read(store, FIRST_LAYER + 3, ids, 4);
     for (int i = 0; i < 3; i++) use_range(&s, store, FIRST_LAYER, 0, 7, false);
-    k3_store_hint(store, FIRST_LAYER + 2, ids, 4, UINT64_MAX);
-    assert_true(stats_of(store).hints > hints);
+    hint_until_read(store, FIRST_LAYER + 2, ids, 4);
     k3_store_close(store);
     close_subject(&s);
 }
