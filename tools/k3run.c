@@ -67,13 +67,13 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         {K3_OPTION_FLOAT, 0, "temp", &o->sampling.temperature, 0, 100, "X",
          "temperature (default: 0, always the most likely token)"},
         {K3_OPTION_U32, 0, "top-k", &o->sampling.top_k, 0, UINT32_MAX, "N",
-         "sample from the N most likely tokens (default: 0, all)"},
+         "sample from the N most likely tokens (default: 0, all);\nthis and what follows need --temp"},
         {K3_OPTION_FLOAT, 0, "top-p", &o->sampling.top_p, 0, 1, "X",
          "sample from the likeliest tokens that sum to probability X\n(default: 0, all)"},
         {K3_OPTION_FLOAT, 0, "min-p", &o->sampling.min_p, 0, 1, "X",
          "sample from tokens at least X times as likely as the best\n(default: 0, all)"},
         {K3_OPTION_FLOAT, 0, "repeat-penalty", &o->sampling.repetition_penalty, 0, 100, "X",
-         "make the last 64 tokens less likely (default: 1, off)"},
+         "above 1: make the last 64 tokens less likely (default: 1, off)"},
         {K3_OPTION_U64, 0, "seed", &o->sampling.seed, 0, 0, "N",
          "of the random numbers (default: 0); the same seed gives the\nsame text"},
         {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
@@ -124,6 +124,7 @@ static k3_status make_prompt(const struct options *o, struct run *run, struct k3
         status = k3_tokenize(run->tokenizer, text.bytes, text.n, true, &run->prompt, err);
     } else {
         if (o->tools_file) status = k3_text_read(o->tools_file, &tools, err);
+        if (status == K3_OK && o->tools_file) status = k3_text_require_string(&tools, o->tools_file, err);
         struct k3_chat_options chat = {.tools = tools.bytes};
         if (status == K3_OK)
             status = k3_chat_prompt(run->tokenizer, text.bytes, text.n, &chat, &run->prompt, err);
@@ -138,6 +139,7 @@ static k3_status open_run(struct options *o, struct run *run, struct k3_error *e
     k3_status status = k3_engine_find_model(&o->engine, err);
     if (status == K3_OK) status = k3_tokenizer_open(o->engine.model, &run->tokenizer, err);
     if (status == K3_OK) status = make_prompt(o, run, err);
+    if (status == K3_OK) status = k3_engine_check_context(&o->engine, run->prompt.n, "the prompt", err);
     if (status == K3_OK)
         status = k3_answer_create(run->tokenizer, o->raw, isatty(STDOUT_FILENO), &run->answer, err);
     if (status != K3_OK) return status;

@@ -19,6 +19,7 @@ k3_status k3_verb_read_ids(const char *ids, const char *file, uint32_t n_vocab, 
 {
     struct k3_text text;
     k3_status status = k3_text_choose(ids, file, &text, err);
+    if (status == K3_OK) status = k3_text_require_string(&text, ids ? "--ids" : file, err);
     if (status == K3_OK) status = k3_parse_ids(text.bytes, text.n, n_vocab, tokens, err);
     k3_text_free(&text);
     return status;

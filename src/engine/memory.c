@@ -56,10 +56,10 @@ static k3_status choose_slots(const struct k3_plan *plan, const struct k3_model_
                        (double)m->dense / GIB, (double)m->scratch / GIB, (double)m->sessions / GIB,
                        (unsigned long long)least, (double)(least * m->slot_bytes) / GIB,
                        (double)m->reserve / GIB);
-    if ((o->slots || o->slots_percent > 0) && wanted < m->least_slots)
-        return k3_fail(err, K3_ERR_ARGUMENT,
-                       "%llu slots are too few: at least %u are needed, twice the experts of a token",
-                       (unsigned long long)wanted, m->least_slots);
+    if (o->slots || o->slots_percent > 0) {
+        k3_status status = o->io == K3_IO_MMAP ? K3_OK : k3_store_check_slots(plan, wanted, err);
+        if (status != K3_OK) return status;
+    }
     m->n_slots = (uint32_t)(wanted ? wanted : fit < all ? fit : all);
     m->slots = m->n_slots * m->slot_bytes;
     return K3_OK;

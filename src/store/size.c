@@ -1,10 +1,5 @@
-/* size.c - how large things of the store are, and how many slots there should be. */
+/* size.c - how large things of the store are, and how many slots it needs. */
 #include "store/store_internal.h"
-
-#include "base/host.h"
-
-/* Slots may take this part of the memory that is available when the model is opened. */
-#define MEMORY_SHARE 2
 
 uint64_t k3_store_expert_bytes(const struct k3_plan *plan, uint32_t layer)
 {
@@ -41,22 +36,16 @@ uint32_t k3_store_least_slots(const struct k3_plan *plan)
     return (uint32_t)(n < all ? n : all);
 }
 
-k3_status k3_store_choose_slots(const struct k3_plan *plan, uint32_t wanted, uint32_t *n,
-                                struct k3_error *err)
+k3_status k3_store_check_slots(const struct k3_plan *plan, uint64_t n_slots, struct k3_error *err)
 {
-    uint64_t all = k3_store_experts(plan), bytes = k3_slots_bytes_each(plan), slots = wanted;
     uint32_t least = k3_store_least_slots(plan);
-    if (!wanted) {
-        slots = k3_host_memory().available / MEMORY_SHARE / bytes;
-        if (slots < least) slots = least;
-    }
-    if (slots < least)
-        return k3_fail(err, K3_ERR_ARGUMENT,
-                       "%u slots for experts are too few: at least %u are needed, twice the %u that a token "
-                       "uses of a layer; they take %llu bytes",
-                       wanted, least, plan->hp.top_k, (unsigned long long)(least * bytes));
-    *n = (uint32_t)(slots < all ? slots : all);
-    return K3_OK;
+    if (n_slots >= least) return K3_OK;
+    return k3_fail(
+        err, K3_ERR_ARGUMENT,
+        "%llu slots are too few: at least %u are needed, twice the %u experts that a token uses of a layer; "
+        "they take %llu bytes",
+        (unsigned long long)n_slots, least, plan->hp.top_k,
+        (unsigned long long)(least * k3_slots_bytes_each(plan)));
 }
 
 /* Sweeps read this far ahead: 16 experts of K3 are 150 reads, more than a drive works on at a time. */

@@ -26,8 +26,9 @@ static k3_status create_slots(struct k3_store *store, const struct k3_store_opti
                               struct k3_error *err)
 {
     const struct k3_plan *plan = store->plan;
-    uint32_t n;
-    k3_status status = k3_store_choose_slots(plan, options->n_slots, &n, err);
+    uint64_t all = k3_store_experts(plan);
+    uint32_t n = options->n_slots < all ? options->n_slots : (uint32_t)all;
+    k3_status status = k3_store_check_slots(plan, options->n_slots, err);
     if (status != K3_OK) return status;
     uint32_t n_spare = k3_store_spare_slots(plan, n);
     status = k3_slots_create(&store->slots, plan, n, n_spare, &k3_policy_lfru, err);
@@ -48,8 +49,6 @@ static k3_status create_slots(struct k3_store *store, const struct k3_store_opti
 k3_status k3_store_open(const struct k3_plan *plan, const struct k3_store_options *options,
                         struct k3_store **out, struct k3_error *err)
 {
-    static const struct k3_store_options defaults;
-    if (!options) options = &defaults;
     struct k3_store *store = calloc(1, sizeof *store);
     if (!store) return k3_fail_memory(err, "the expert store", sizeof *store);
     store->plan = plan;

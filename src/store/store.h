@@ -17,7 +17,7 @@ struct k3_ticket;
 struct k3_store_options {
     enum k3_io io;
     enum k3_direct direct;
-    uint32_t n_slots; /* 0: as many as there is memory for; see size.c */
+    uint32_t n_slots; /* more than all experts are as good as all; unused with K3_IO_MMAP */
     uint32_t depth;   /* pieces of about 1 MiB to be read at a time at most; 0: chosen */
 };
 
@@ -29,8 +29,7 @@ struct k3_expert {
     uint64_t asked_ns, arrived_ns; /* of its reading, told once; 0 when it was here already */
 };
 
-/* `plan` must outlive the store. `options` may be NULL. K3_ERR_ARGUMENT when there are fewer slots than
- * k3_store_least_slots. */
+/* `plan` must outlive the store. */
 k3_status k3_store_open(const struct k3_plan *plan, const struct k3_store_options *options,
                         struct k3_store **store, struct k3_error *err);
 void k3_store_close(struct k3_store *store);
@@ -43,6 +42,9 @@ uint64_t k3_store_bytes(const struct k3_plan *plan);
 uint64_t k3_store_experts(const struct k3_plan *plan);
 uint32_t k3_store_least_slots(const struct k3_plan *plan);
 uint64_t k3_store_slot_bytes(const struct k3_plan *plan);
+
+/* K3_ERR_ARGUMENT when n_slots are fewer than k3_store_least_slots. */
+k3_status k3_store_check_slots(const struct k3_plan *plan, uint64_t n_slots, struct k3_error *err);
 
 uint32_t k3_store_slots(const struct k3_store *store); /* 0: files are mapped */
 

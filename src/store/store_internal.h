@@ -38,9 +38,7 @@ struct k3_store {
     uint64_t *last_arrival;       /* [n_layers], owned: when a load of the layer last arrived */
 };
 
-/* How many slots there shall be; `wanted` 0: as many as fit. And how many of them are set aside. */
-k3_status k3_store_choose_slots(const struct k3_plan *plan, uint32_t wanted, uint32_t *n,
-                                struct k3_error *err);
+/* How many of the slots are set aside for sweeps and guesses. */
 uint32_t k3_store_spare_slots(const struct k3_plan *plan, uint32_t n_slots);
 
 /* A load that was collected: its slot becomes ready, or free again. */

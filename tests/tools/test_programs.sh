@@ -124,6 +124,12 @@ test_an_empty_prompt_is_refused() {
         refuses "given twice" k3run -m "$tiny" -p a -f "$tiny"
 }
 
+test_zero_bytes_do_not_cut_input() {
+    printf '[]\0x' >"$work/zero"
+    refuses "holds a zero byte at 2" k3run -m "$tiny" --tools "$work/zero" -p a &&
+        refuses "holds a zero byte at 2" k3tool detokenize -m "$tiny" -f "$work/zero"
+}
+
 test_files_that_are_not_there_are_named() {
     refuses "/nowhere/x.gguf" k3run -m /nowhere/x.gguf -p a &&
         refuses "/nowhere/p" k3run -m "$tiny" -f /nowhere/p &&
@@ -177,7 +183,9 @@ test_the_same_seed_gives_the_same_text_and_another_another() {
 
 test_a_full_context_ends_the_answer_and_says_so() {
     expect 0 k3run -m "$tiny" --raw -p "$story" -n 50 -c 20 && grep -q 'context of 20 tokens is full' "$work/err" &&
-        refuses "context of 4 tokens" k3run -m "$tiny" --raw -p "$story" -c 4
+        refuses "more than the context of 4; -c N" k3run -m "$tiny" --raw -p "$story" -c 4 &&
+        refuses "the sequence has 3 tokens, more than the context of 2" \
+            k3tool logits -m "$tiny" --ids 1,2,3 -c 2 -o "$work/logits" && ! test -e "$work/logits"
 }
 
 test_a_full_disk_is_an_error() {

@@ -60,6 +60,17 @@ k3_status k3_engine_plan(struct k3_engine *engine, struct k3_memory_plan *memory
     return k3_memory_plan(engine->model, &options, memory, err);
 }
 
+k3_status k3_engine_check_context(struct k3_engine *engine, size_t n, const char *what, struct k3_error *err)
+{
+    struct k3_memory_plan memory;
+    k3_status status = k3_engine_plan(engine, &memory, err);
+    if (status == K3_OK && n > memory.context)
+        status =
+            k3_fail(err, K3_ERR_FULL, "%s has %zu tokens, more than the context of %u; -c N sets another",
+                    what, n, memory.context);
+    return status;
+}
+
 /* The first run has no list yet. It gets an empty one, so that a place where none can be written is known now and not
  * when the work is done. */
 static k3_status load_warm(const struct k3_engine *engine, struct k3_progress *loading,

@@ -55,6 +55,9 @@ struct k3_model_options k3_engine_options(const struct k3_engine *engine);
 /* What k3_engine_open would plan. */
 k3_status k3_engine_plan(struct k3_engine *engine, struct k3_memory_plan *memory, struct k3_error *err);
 
+/* Whether n tokens fit in the context, before the model is loaded. `what` they are goes into the message. */
+k3_status k3_engine_check_context(struct k3_engine *engine, size_t n, const char *what, struct k3_error *err);
+
 /* Finds and opens the model, and reads the warm experts; how far it is goes to `loading`. */
 k3_status k3_engine_open(struct k3_engine *engine, struct k3_progress *loading, struct k3_model **model,
                          struct k3_error *err);
