@@ -64,7 +64,6 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         K3_HELP_OPTION(o->help),
         {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(o->engine),
-        K3_WARM_OPTION(o->engine),
         {.kind = K3_OPTION_HEADING, .help = "Files"},
         K3_TELEMETRY_OPTIONS(o->telemetry),
         {.kind = K3_OPTION_END},

@@ -78,7 +78,6 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
          "of the random numbers (default: 0); the same seed gives the\nsame text"},
         {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(o->engine),
-        K3_WARM_OPTION(o->engine),
         {.kind = K3_OPTION_HEADING, .help = "Measuring"},
         K3_TELEMETRY_OPTIONS(o->telemetry),
         {.kind = K3_OPTION_HEADING, .help = "Others"},

@@ -62,8 +62,10 @@ int k3_verb_inspect(int argc, char **argv)
     const struct k3_option table[] = {
         {.kind = K3_OPTION_HEADING, .help = "Options"},
         {K3_OPTION_FLAG, 0, "json", &json, 0, 0, NULL, "one JSON object instead of a table"},
-        K3_MODEL_OPTION(engine),
         K3_HELP_OPTION(help),
+        {.kind = K3_OPTION_HEADING,
+         .help = "Model and engine (accepted everywhere; only the model matters here)"},
+        K3_ENGINE_OPTIONS(engine),
         {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 1, &err);

@@ -97,7 +97,6 @@ int k3_verb_logits(int argc, char **argv)
         K3_HELP_OPTION(help),
         {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(run.engine),
-        K3_WARM_OPTION(run.engine),
         {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);

@@ -30,8 +30,10 @@ int k3_verb_tokenize(int argc, char **argv)
         {K3_OPTION_TEXT, 'f', "file", &file, 0, 0, "FILE",
          "read the text from FILE (without -p and -f: standard input)"},
         {K3_OPTION_FLAG, 0, "special", &special, 0, 0, NULL, "names of control tokens become control tokens"},
-        K3_MODEL_OPTION(engine),
         K3_HELP_OPTION(help),
+        {.kind = K3_OPTION_HEADING,
+         .help = "Model and engine (accepted everywhere; only the model matters here)"},
+        K3_ENGINE_OPTIONS(engine),
         {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);
@@ -70,8 +72,10 @@ int k3_verb_detokenize(int argc, char **argv)
     const struct k3_option table[] = {
         {.kind = K3_OPTION_HEADING, .help = "Options"},
         K3_IDS_OPTIONS(ids, file),
-        K3_MODEL_OPTION(engine),
         K3_HELP_OPTION(help),
+        {.kind = K3_OPTION_HEADING,
+         .help = "Model and engine (accepted everywhere; only the model matters here)"},
+        K3_ENGINE_OPTIONS(engine),
         {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, &err);

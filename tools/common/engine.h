@@ -17,12 +17,9 @@ struct k3_engine {
 };
 
 /* clang-format off */
-#define K3_MODEL_OPTION(engine) \
-    {K3_OPTION_TEXT, 'm', "model", &(engine).model, 0, 0, "FILE", \
-     "GGUF file, or any shard of a split set\n(default: the small model k3-tiny that comes with K3)"}
-
 #define K3_ENGINE_OPTIONS(engine) \
-    K3_MODEL_OPTION(engine), \
+    {K3_OPTION_TEXT, 'm', "model", &(engine).model, 0, 0, "FILE", \
+     "GGUF file, or any shard of a split set\n(default: the small model k3-tiny that comes with K3)"}, \
     {K3_OPTION_U32, 't', "threads", &(engine).threads, 0, 1024, "N", \
      "threads that compute (default: 0, one per processor);\nnever changes what is computed"}, \
     {K3_OPTION_U32, 'c', "context", &(engine).context, 0, UINT32_MAX, "N", \
@@ -38,9 +35,7 @@ struct k3_engine {
     {K3_OPTION_CHOICE, 0, "direct", &(engine).direct, 0, 0, "auto|on|off", \
      "read past the page cache (default: auto, where it can be)"}, \
     {K3_OPTION_CHOICE, 0, "lookahead", &(engine).lookahead, 0, 0, "auto|on|off", \
-     "read experts that the next layer may want (default: auto,\nwhen measuring says that it helps)"}
-
-#define K3_WARM_OPTION(engine) \
+     "read experts that the next layer may want (default: auto,\nwhen measuring says that it helps)"}, \
     {K3_OPTION_TEXT, 0, "warm", &(engine).warm, 0, 0, "FILE", \
      "begin with the experts that were in memory when the last run\nended, and remember in FILE what this one leaves"}
 /* clang-format on */
