@@ -12,7 +12,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files of logits are l
     "Usage: k3tool logits [-m FILE] --ids 1,2,3 -o FILE\n"                                                   \
     "Writes the logits after each token as little-endian f32, [tokens][vocabulary], before softmax.\n"
 
-#define MOST_ROWS 512 /* held in memory at a time; also the library's largest batch */
+#define MOST_ROWS 512 /* held in memory at a time */
 
 struct logits_run {
     struct k3_engine engine;
@@ -93,7 +93,7 @@ int k3_verb_logits(int argc, char **argv)
         K3_IDS_OPTIONS(run.ids, run.ids_file),
         {K3_OPTION_TEXT, 'o', "output", &run.out_path, 0, 0, "FILE", "where the logits go"},
         {K3_OPTION_U32, 0, "batch", &run.batch, 0, MOST_ROWS, "N",
-         "compute N tokens together, 1 as in decoding (default: 0, 512)"},
+         "compute N tokens together, 1 as in decoding (default: 0,\nas many as memory allows, 512 at most)"},
         K3_HELP_OPTION(help),
         {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(run.engine),

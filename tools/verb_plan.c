@@ -29,6 +29,7 @@ static k3_status print_json(const char *path, const struct k3_memory_plan *m, st
         {"least_slots", m->least_slots},
         {"experts", m->n_experts},
         {"context", m->context},
+        {"batch", m->batch},
     };
     json_t *object = json_object();
     bool failed = json_object_set_new(object, "model", json_string(path)) != 0;

@@ -88,6 +88,7 @@ struct k3_memory_plan {
     uint64_t slot_bytes;
     uint32_t n_slots, least_slots, n_experts; /* kept in memory; that are needed; in all layers */
     uint32_t context;                         /* tokens */
+    uint32_t batch;                           /* most tokens computed together */
 };
 
 /* Whether experts of the next layer are guessed, and read before they are asked for. */
@@ -190,7 +191,7 @@ struct k3_session;
 
 struct k3_session_options {
     uint32_t context;         /* most tokens it may hold; 0: as the memory plan says */
-    uint32_t batch;           /* most tokens computed together; 0: chosen. At most 512 */
+    uint32_t batch;           /* most tokens computed together; 0: as the memory plan says, which is also the most */
     uint32_t max_checkpoints; /* kept by k3_session_checkpoint; 0: four */
 };
 

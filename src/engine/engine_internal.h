@@ -12,7 +12,7 @@
 
 /* Tokens that are computed together at most. Larger batches read each expert for more tokens, but their
  * activations take memory: at K3's size about 1.5 MB a token. */
-#define K3_MAX_BATCH 512
+#define K3_MAX_BATCH 8192
 
 struct k3_model {
     struct k3_plan *plan;
@@ -69,7 +69,7 @@ k3_status k3_session_reserve(struct k3_session *session, size_t n_tokens, struct
 /* Forgets the checkpoints of a session that are behind more than n_tokens tokens, or all if that is 0. */
 void k3_checkpoints_forget(struct k3_session *session, size_t n_tokens);
 
-/* Computes a batch of n <= K3_MAX_BATCH tokens after `position` others, and the logits of rows[0 .. n_rows-1]
+/* Computes a batch of at most memory.batch tokens after `position` others, and the logits of rows[0 .. n_rows-1]
  * of it. The state has room. On an error the state is broken: the session must go back to where it was or to
  * nothing. */
 k3_status k3_walk(struct k3_session *session, const int32_t *tokens, size_t n, const uint32_t *rows,

@@ -22,7 +22,35 @@
 /* A context that nobody asked for takes at most this part of what dense weights and activations leave. */
 #define CONTEXT_PART 16
 
-#define GIB (1024.0 * 1024 * 1024)
+/* A batch uses most experts of a layer, so where they do not all stay in memory, each batch reads them all: the larger,
+ * the fewer times. Beyond the usual size a batch takes at most BATCH_PART of what dense weights leave; where memory is
+ * short, smaller ones do. All are multiples of K3_KDA_CHUNK, so that a sequence is cut into the same chunks whatever the
+ * size and gives the same bits. */
+#define LEAST_BATCH 16
+#define USUAL_BATCH 512
+#define BATCH_PART  8
+
+/* In hundredths of a GiB, rounded up: a limit that is told must do. */
+static double gib(uint64_t bytes)
+{
+    const uint64_t hundredth = ((uint64_t)1 << 30) / 100;
+    return (double)((bytes + hundredth - 1) / hundredth) / 100;
+}
+
+/* What does not depend on the size of a batch. */
+struct request {
+    const struct k3_plan *plan;
+    const struct k3_model_options *options;
+    int n_threads;
+    struct k3_cpu_sizes sizes;
+    uint64_t all, wanted; /* experts; slots that were asked for, 0: as many as fit */
+};
+
+static uint64_t scratch_of(const struct request *r, uint32_t batch)
+{
+    return k3_cpu_device_sizes(r->plan, r->n_threads, r->options->exact, batch).scratch +
+           k3_experts_bytes(&r->plan->hp, batch);
+}
 
 /* The largest power of two that fits, and not more than the model was made for. */
 static uint32_t choose_context(const struct k3_hparams *hp, uint64_t room, uint64_t token_bytes)
@@ -34,61 +62,81 @@ static uint32_t choose_context(const struct k3_hparams *hp, uint64_t room, uint6
     return context < made_for ? context : made_for;
 }
 
-static k3_status choose_slots(const struct k3_plan *plan, const struct k3_model_options *o,
-                              struct k3_memory_plan *m, struct k3_error *err)
+static k3_status plan_with_batch(const struct request *r, uint32_t batch, struct k3_memory_plan *m,
+                                 struct k3_error *err)
 {
-    uint64_t fixed = m->dense + m->scratch + m->sessions + m->reserve, all = k3_store_experts(plan);
-    uint64_t left = m->limit > fixed ? m->limit - fixed : 0, wanted = o->slots;
-    uint64_t fit = m->slot_bytes ? left / m->slot_bytes : 0;
-    if (o->io == K3_IO_MMAP)
-        wanted = all = 0;
-    else if (!wanted && o->slots_percent > 0)
-        wanted = (uint64_t)((double)all * (double)o->slots_percent / 100);
-    if (wanted > all) wanted = all;
+    m->batch = batch;
+    m->scratch = scratch_of(r, batch);
+    uint64_t fixed = m->dense + m->scratch + m->reserve;
+    m->context = r->options->context
+                     ? r->options->context
+                     : choose_context(&r->plan->hp, m->limit > fixed ? m->limit - fixed : 0, r->sizes.token);
+    m->sessions = (1 + CHECKPOINTS) * r->sizes.state + m->context * r->sizes.token;
+    fixed += m->sessions;
 
-    uint64_t least = wanted > m->least_slots ? wanted : m->least_slots;
-    if (fit < least || m->limit < fixed)
+    uint64_t least = r->wanted > m->least_slots ? r->wanted : m->least_slots,
+             need = fixed + least * m->slot_bytes;
+    if (m->limit < need)
         return k3_fail(err, K3_ERR_MEMORY,
                        "a memory limit of %.2f GiB is too low: %.2f GiB are needed (dense weights %.2f, "
                        "activations %.2f, "
                        "sessions %.2f, %llu experts %.2f, reserve %.2f)",
-                       (double)m->limit / GIB, (double)(fixed + least * m->slot_bytes) / GIB,
-                       (double)m->dense / GIB, (double)m->scratch / GIB, (double)m->sessions / GIB,
-                       (unsigned long long)least, (double)(least * m->slot_bytes) / GIB,
-                       (double)m->reserve / GIB);
-    if (o->slots || o->slots_percent > 0) {
-        k3_status status = o->io == K3_IO_MMAP ? K3_OK : k3_store_check_slots(plan, wanted, err);
-        if (status != K3_OK) return status;
-    }
-    m->n_slots = (uint32_t)(wanted ? wanted : fit < all ? fit : all);
+                       (double)m->limit / ((uint64_t)1 << 30), gib(need), gib(m->dense), gib(m->scratch),
+                       gib(m->sessions), (unsigned long long)least, gib(least * m->slot_bytes),
+                       gib(m->reserve));
+    uint64_t fit = m->slot_bytes ? (m->limit - fixed) / m->slot_bytes : 0;
+    m->n_slots = (uint32_t)(r->wanted ? r->wanted : fit < r->all ? fit : r->all);
     m->slots = m->n_slots * m->slot_bytes;
     return K3_OK;
 }
 
-k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_options *o, int n_threads,
-                              struct k3_memory_plan *m, struct k3_error *err)
+static k3_status choose_batch(const struct request *r, struct k3_memory_plan *m, struct k3_error *err)
 {
-    struct k3_cpu_sizes sizes = k3_cpu_device_sizes(plan, n_threads, o->exact, K3_MAX_BATCH);
+    uint32_t batch = USUAL_BATCH;
+    k3_status status = plan_with_batch(r, batch, m, err);
+    while (status == K3_ERR_MEMORY && batch > LEAST_BATCH) status = plan_with_batch(r, batch /= 2, m, err);
+    if (status != K3_OK || m->n_slots == r->all) return status;
+
+    uint64_t room = (m->limit - m->dense - m->reserve) / BATCH_PART;
+    while (batch >= USUAL_BATCH && batch < K3_MAX_BATCH && batch < m->context &&
+           scratch_of(r, 2 * batch) <= room) {
+        struct k3_memory_plan larger = *m;
+        if (plan_with_batch(r, batch *= 2, &larger, NULL) != K3_OK) break;
+        *m = larger;
+    }
+    return K3_OK;
+}
+
+static k3_status count_slots(struct request *r, const struct k3_memory_plan *m, struct k3_error *err)
+{
+    const struct k3_model_options *o = r->options;
     /* Written so that NaN fails too. */
     if (!(o->slots_percent >= 0 && o->slots_percent <= 100))
         return k3_fail(err, K3_ERR_ARGUMENT,
                        "slots for %g %% of the experts were asked for; 0 to 100 are possible",
                        (double)o->slots_percent);
+    if (o->io == K3_IO_MMAP) return K3_OK; /* what is mapped is the page cache's */
+    r->all = m->n_experts;
+    r->wanted = o->slots ? o->slots : (uint64_t)((double)r->all * (double)o->slots_percent / 100);
+    if (r->wanted > r->all) r->wanted = r->all;
+    return o->slots || o->slots_percent > 0 ? k3_store_check_slots(r->plan, r->wanted, err) : K3_OK;
+}
 
+k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_options *o, int n_threads,
+                              struct k3_memory_plan *m, struct k3_error *err)
+{
+    struct request r = {plan, o, n_threads, k3_cpu_device_sizes(plan, n_threads, o->exact, LEAST_BATCH),
+                        0,    0};
+    bool mapped = o->io == K3_IO_MMAP;
     *m = (struct k3_memory_plan){.available = k3_host_memory().available,
-                                 .dense = sizes.dense,
-                                 .scratch = sizes.scratch + k3_experts_bytes(&plan->hp, K3_MAX_BATCH),
+                                 .dense = r.sizes.dense,
                                  .reserve = RESERVE,
-                                 .slot_bytes = k3_store_slot_bytes(plan),
-                                 .least_slots = k3_store_least_slots(plan),
+                                 .slot_bytes = mapped ? 0 : k3_store_slot_bytes(plan),
+                                 .least_slots = mapped ? 0 : k3_store_least_slots(plan),
                                  .n_experts = (uint32_t)k3_store_experts(plan)};
     m->limit = o->ram ? o->ram : m->available ? m->available / 100 * SHARE_PERCENT : UINT64_MAX / 2;
-    uint64_t fixed = m->dense + m->scratch + m->reserve;
-    m->context = o->context ? o->context
-                            : choose_context(&plan->hp, m->limit > fixed ? m->limit - fixed : 0, sizes.token);
-    m->sessions = (1 + CHECKPOINTS) * sizes.state + m->context * sizes.token;
-    if (o->io == K3_IO_MMAP) m->least_slots = m->slot_bytes = 0; /* what is mapped is the page cache's */
-    return choose_slots(plan, o, m, err);
+    k3_status status = count_slots(&r, m, err);
+    return status == K3_OK ? choose_batch(&r, m, err) : status;
 }
 
 k3_status k3_memory_plan(const char *path, const struct k3_model_options *options,
@@ -114,7 +162,7 @@ k3_status k3_memory_take(struct k3_model *model, uint64_t bytes, const char *wha
         if (left < bytes)
             return k3_fail(err, K3_ERR_MEMORY,
                            "%s takes %.2f GiB, but the memory limit of %.2f GiB leaves %.2f GiB for it", what,
-                           (double)bytes / GIB, (double)model->memory.limit / GIB, (double)left / GIB);
+                           gib(bytes), gib(model->memory.limit), (double)left / ((uint64_t)1 << 30));
     } while (!atomic_compare_exchange_weak(&model->session_memory, &left, left - bytes));
     return K3_OK;
 }

@@ -9,7 +9,7 @@ static void fill_info(struct k3_model *model, bool exact)
 {
     const struct k3_hparams *hp = &model->plan->hp;
     struct k3_cpu_sizes sizes =
-        k3_cpu_device_sizes(model->plan, k3_pool_threads(model->pool), exact, K3_MAX_BATCH);
+        k3_cpu_device_sizes(model->plan, k3_pool_threads(model->pool), exact, model->memory.batch);
     struct k3_model_info *info = &model->info;
     *info = (struct k3_model_info){
         .n_layers = hp->n_layers,
@@ -40,18 +40,19 @@ k3_status k3_model_open(const char *path, const struct k3_model_options *options
     struct k3_model *model = calloc(1, sizeof *model);
     if (!model) return k3_fail_memory(err, "a model", sizeof *model);
     pthread_mutex_init(&model->lock, NULL);
-    struct k3_cpu_options cpu = {options->exact, K3_MAX_BATCH, options->progress, options->progress_ctx};
 
     k3_status status = k3_pool_create(options->threads, &model->pool, err);
     if (status == K3_OK) status = k3_plan_open(path, &model->plan, err);
     if (status == K3_OK)
         status = k3_memory_make_plan(model->plan, options, k3_pool_threads(model->pool), &model->memory, err);
+    struct k3_cpu_options cpu = {options->exact, model->memory.batch, options->progress,
+                                 options->progress_ctx};
     struct k3_store_options store = {options->io, options->direct, model->memory.n_slots, 0};
     if (status == K3_OK) status = k3_store_open(model->plan, &store, &model->store, err);
     if (status == K3_OK) status = k3_cpu_device_create(model->plan, model->pool, &cpu, &model->device, err);
     if (status == K3_OK)
         status = k3_experts_create(&model->experts, k3_cpu_device_compute(model->device), &model->plan->hp,
-                                   K3_MAX_BATCH, err);
+                                   model->memory.batch, err);
     if (status == K3_OK)
         status = k3_lookahead_create(&model->lookahead, options->lookahead, model->plan->hp.n_layers, err);
     if (status == K3_OK) {

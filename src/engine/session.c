@@ -13,15 +13,15 @@ k3_status k3_session_create(struct k3_model *model, const struct k3_session_opti
 {
     static const struct k3_session_options defaults;
     if (!options) options = &defaults;
-    if (options->batch > K3_MAX_BATCH)
-        return k3_fail(err, K3_ERR_ARGUMENT, "a batch of %u tokens was asked for; at most %d are possible",
-                       options->batch, K3_MAX_BATCH);
+    if (options->batch > model->memory.batch)
+        return k3_fail(err, K3_ERR_ARGUMENT, "a batch of %u tokens was asked for; at most %u are possible",
+                       options->batch, model->memory.batch);
 
     struct k3_session *s = calloc(1, sizeof *s);
     if (!s) return k3_fail_memory(err, "a session", sizeof *s);
     s->model = model;
     s->max_tokens = options->context ? options->context : model->memory.context;
-    s->batch = options->batch ? options->batch : K3_MAX_BATCH;
+    s->batch = options->batch ? options->batch : model->memory.batch;
     s->max_checkpoints = options->max_checkpoints ? options->max_checkpoints : DEFAULT_CHECKPOINTS;
 
     k3_status status = K3_OK;

@@ -55,36 +55,75 @@ static void the_plan_stays_below_its_limit(void **state)
     assert_int_equal(m.slots, 0);
 }
 
+/* What everything but slots takes with batches of the usual size. */
+static uint64_t fixed_part(uint32_t context)
+{
+    struct k3_memory_plan m = plan_of((struct k3_model_options){.context = context});
+    assert_int_equal(m.batch, 512); /* all experts fit: nothing is gained by larger ones */
+    return sum(&m) - m.slots;
+}
+
 static void the_limit_decides_how_many_slots_there_are(void **state)
 {
     (void)state;
-    struct k3_memory_plan least = plan_of((struct k3_model_options){.slots = 8});
-    assert_int_equal(least.least_slots, 8); /* twice top-4 */
-    struct k3_memory_plan m = plan_of((struct k3_model_options){.ram = sum(&least) + 5 * least.slot_bytes});
+    uint64_t fixed = fixed_part(0), slot = plan_of((struct k3_model_options){0}).slot_bytes;
+    struct k3_memory_plan m = plan_of((struct k3_model_options){.ram = fixed + 13 * slot});
     assert_int_equal(m.n_slots, 13);
-    m = plan_of((struct k3_model_options){.ram = sum(&least)});
+    assert_int_equal(m.batch, 512);
+    m = plan_of((struct k3_model_options){.ram = fixed + 8 * slot});
+    assert_int_equal(m.least_slots, 8); /* twice top-4 */
     assert_int_equal(m.n_slots, 8);
+    m = plan_of((struct k3_model_options){.ram = fixed + 8 * slot - 1});
+    assert_int_equal(m.batch, 256); /* smaller batches make room */
+    assert_true(m.n_slots >= 8 && sum(&m) <= m.limit);
+    m = plan_of((struct k3_model_options){.slots = 20});
+    assert_true(m.batch > 512); /* there is memory, and each batch reads most experts again */
 
     struct k3_error err;
-    struct k3_model_options options = {.ram = sum(&least) - 1};
-    assert_int_equal(k3_memory_plan(MODEL, &options, &m, &err), K3_ERR_MEMORY);
-    assert_non_null(strstr(err.message, "is too low"));
-    options.ram = 1;
-    assert_int_equal(k3_memory_plan(MODEL, &options, &m, &err), K3_ERR_MEMORY);
-    options = (struct k3_model_options){.slots = 7};
+    struct k3_model_options options = {.slots = 7};
     assert_int_equal(k3_memory_plan(MODEL, &options, &m, &err), K3_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "at least 8 are needed"));
     options = (struct k3_model_options){.slots_percent = 101};
     assert_int_equal(k3_memory_plan(MODEL, &options, &m, &err), K3_ERR_ARGUMENT);
 }
 
+static void a_limit_that_is_too_low_is_answered_with_one_that_does(void **state)
+{
+    (void)state;
+    struct k3_error err;
+    struct k3_memory_plan m;
+    struct k3_model_options options = {.ram = 1};
+    assert_int_equal(k3_memory_plan(MODEL, &options, &m, &err), K3_ERR_MEMORY);
+    const char *number = strstr(err.message, "too low: ");
+    assert_non_null(number);
+    options.ram = (uint64_t)(strtod(number + 9, NULL) * (1 << 30));
+    m = plan_of(options);
+    assert_true(m.batch < 512 && sum(&m) <= m.limit);
+    options.ram -= (uint64_t)1 << 24; /* more than what was rounded up */
+    assert_int_equal(k3_memory_plan(MODEL, &options, &m, &err), K3_ERR_MEMORY);
+}
+
+static void batches_of_any_planned_size_give_the_same_bits(void **state)
+{
+    (void)state;
+    struct k3_model *model = open_with((struct k3_model_options){0});
+    float *one = prefill(model, ids, N, 0);
+    for (uint32_t batch = 16; batch <= 256; batch *= 2) {
+        float *other = prefill(model, ids, N, batch);
+        assert_memory_equal(one, other, N * 2048 * sizeof *one);
+        free(other);
+    }
+    free(one);
+    k3_model_close(model);
+}
+
 static void sessions_take_from_one_account(void **state)
 {
     (void)state;
     struct k3_error err;
-    struct k3_memory_plan least = plan_of((struct k3_model_options){.slots = 8, .context = 1000});
+    uint64_t slot = plan_of((struct k3_model_options){0}).slot_bytes;
     struct k3_model *model =
-        open_with((struct k3_model_options){.slots = 8, .context = 1000, .ram = sum(&least)});
+        open_with((struct k3_model_options){.slots = 8, .context = 1000, .ram = fixed_part(1000) + 8 * slot});
     struct k3_session *sessions[8];
     int n = 0;
     while (n < 8 && k3_session_create(model, NULL, &sessions[n], &err) == K3_OK) n++;
@@ -204,6 +243,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plan_stays_below_its_limit),
         cmocka_unit_test(the_limit_decides_how_many_slots_there_are),
+        cmocka_unit_test(a_limit_that_is_too_low_is_answered_with_one_that_does),
+        cmocka_unit_test(batches_of_any_planned_size_give_the_same_bits),
         cmocka_unit_test(sessions_take_from_one_account),
         cmocka_unit_test(lookahead_changes_no_bit_and_counts_what_it_does),
         cmocka_unit_test(an_observer_sees_every_step),

@@ -315,7 +315,7 @@ test_plan_says_what_would_do() {
         json_is 100 "$work/plan" context && json_is 80 "$work/plan" slots && json_is 8 "$work/plan" least_slots || return
     expect 0 k3tool plan -m "$tiny" --ram 200M --json && mv "$work/out" "$work/plan" &&
         json_is $((200 << 20)) "$work/plan" limit_bytes || return
-    refuses "a memory limit of 0.05 GiB is too low: 0.12 GiB are needed" k3tool plan -m "$tiny" --ram 50M &&
+    refuses "a memory limit of 0.05 GiB is too low: 0.11 GiB are needed" k3tool plan -m "$tiny" --ram 50M &&
         refuses "is too low" k3run -m "$tiny" --ram 50M -p a && refuses "/nowhere/x" k3tool plan -m /nowhere/x
 }
 

@@ -18,7 +18,8 @@ const char *k3_memory_table(const struct k3_memory_plan *m, char out[K3_MEMORY_T
     char remark[160] = "", count[K3_NUMBER_MAX], all[K3_NUMBER_MAX], each[K3_NUMBER_MAX];
     snprintf(out, K3_MEMORY_TABLE_MAX, "Memory\n");
     add_line(out, "dense weights", m->dense, "");
-    add_line(out, "activations", m->scratch, "");
+    snprintf(remark, sizeof remark, "batches of %s tokens", k3_format_count(m->batch, count));
+    add_line(out, "activations", m->scratch, remark);
     snprintf(remark, sizeof remark, "%s tokens", k3_format_count(m->context, count));
     add_line(out, "sessions", m->sessions, remark);
     if (m->n_slots)
