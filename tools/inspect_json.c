@@ -1,5 +1,6 @@
 /* inspect_json.c - what k3tool inspect found, as one JSON object. */
 #include "inspect.h"
+#include "common/json.h"
 #include "common/program.h"
 
 #include <jansson.h>
@@ -8,19 +9,6 @@
 #include <string.h>
 
 #define ARRAY_MAX 1024 /* longer arrays, such as the vocabulary, are given by their length */
-
-/* JSON holds only UTF-8; what a file has instead becomes '?'. */
-static json_t *json_text(const char *text, size_t n)
-{
-    json_t *string = json_stringn(text, n);
-    if (string) return string;
-    char *copy = malloc(n + 1);
-    if (!copy) return NULL;
-    for (size_t i = 0; i < n; i++) copy[i] = (unsigned char)text[i] < 0x80 ? text[i] : '?';
-    string = json_stringn(copy, n);
-    free(copy);
-    return string;
-}
 
 /* JSON has no NaN and no infinity. */
 static json_t *json_number(double value)
@@ -33,7 +21,7 @@ static json_t *json_element(const struct k3_gguf_value *value, uint64_t i)
     const struct k3_gguf_string *strings = value->array.items;
     switch (value->array.kind) {
     case K3_GGUF_STRING:
-        return json_text(strings[i].text, strings[i].n);
+        return k3_json_text(strings[i].text, strings[i].n);
     case K3_GGUF_F32:
     case K3_GGUF_F64:
         return json_number(k3_inspection_real(value, i));
@@ -56,7 +44,7 @@ static json_t *json_value(const struct k3_gguf_value *value)
 {
     switch (value->kind) {
     case K3_GGUF_STRING:
-        return json_text(value->s.text, value->s.n);
+        return k3_json_text(value->s.text, value->s.n);
     case K3_GGUF_F32:
     case K3_GGUF_F64:
         return json_number(value->f);
@@ -100,7 +88,7 @@ static json_t *json_problems(const struct k3_inspection *found)
     json_t *array = json_array();
     for (size_t i = 0; i < k3_inspection_problems(found); i++) {
         const char *problem = k3_inspection_problem(found, i);
-        json_array_append_new(array, json_text(problem, strlen(problem)));
+        json_array_append_new(array, k3_json_text(problem, strlen(problem)));
     }
     return array;
 }
@@ -115,10 +103,10 @@ k3_status k3_inspection_json(const struct k3_inspection *found, struct k3_error 
         const char *name;
         json_t *value;
     } members[] = {
-        {"file", json_text(found->path, strlen(found->path))},
+        {"file", k3_json_text(found->path, strlen(found->path))},
         {"files", json_integer(gguf ? gguf->n_shards : 0)},
         {"file_bytes", json_integer(gguf ? (json_int_t)gguf->bytes : 0)},
-        {"architecture", json_text(architecture.text, architecture.n)},
+        {"architecture", k3_json_text(architecture.text, architecture.n)},
         {"tensors", json_integer((json_int_t)census->n_tensors)},
         {"parameters", json_integer((json_int_t)census->parameters)},
         {"bytes", json_integer((json_int_t)census->bytes)},

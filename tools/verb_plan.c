@@ -1,8 +1,10 @@
 /* verb_plan.c - how a model would use the memory, without loading it. */
 #include "verbs.h"
+
+#include "common/json.h"
 #include "common/memory_table.h"
 
-#include <jansson.h>
+#include <string.h>
 #include <stdlib.h>
 
 #define ABOUT                                                                                                \
@@ -32,7 +34,7 @@ static k3_status print_json(const char *path, const struct k3_memory_plan *m, st
         {"batch", m->batch},
     };
     json_t *object = json_object();
-    bool failed = json_object_set_new(object, "model", json_string(path)) != 0;
+    bool failed = json_object_set_new(object, "model", k3_json_text(path, strlen(path))) != 0;
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         failed |=
             json_object_set_new(object, members[i].name, json_integer((json_int_t)members[i].value)) != 0;
