@@ -14,9 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Pieces under way. Arrays of drives reach their rate at 32 and more; on one virtual drive 16, 32, 64 and 128 are alike
- * within noise (`k3bench io`, 3 turns, 2026-11: 1.88, 1.79, 1.96 and 1.66 GB/s). */
-#define DEFAULT_DEPTH 64
+/* Pieces under way at most, unless the options say otherwise; k3_reader_set_depth lowers it. */
+#define DEFAULT_DEPTH 128
 #define LEAST_DEPTH   4
 #define MAX_DEPTH     1024
 
@@ -85,9 +84,9 @@ static struct k3_piece cut(struct k3_load *load, bool direct)
 uint32_t k3_reader_take(struct k3_reader *r, struct k3_piece *pieces, uint32_t n)
 {
     uint32_t taken = 0;
-    while (taken < n && r->n_out < r->depth) {
+    while (taken < n && r->n_out < r->limit) {
         struct k3_load_queue *queue = &r->urgent;
-        if (!queue->first && r->n_guesses_out < r->depth / GUESS_SHARE) queue = &r->guesses;
+        if (!queue->first && r->n_guesses_out < r->limit / GUESS_SHARE) queue = &r->guesses;
         struct k3_load *load = queue->first;
         if (!load) break;
         struct k3_piece piece = cut(load, r->direct);
@@ -319,6 +318,7 @@ k3_status k3_reader_open(const struct k3_reader_options *options, struct k3_read
     r->depth = options->depth ? options->depth : DEFAULT_DEPTH;
     if (r->depth < LEAST_DEPTH) r->depth = LEAST_DEPTH;
     if (r->depth > MAX_DEPTH) r->depth = MAX_DEPTH;
+    r->limit = r->depth;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->finished, NULL);
@@ -355,6 +355,13 @@ void k3_reader_close(struct k3_reader *r)
     pthread_cond_destroy(&r->work);
     pthread_mutex_destroy(&r->lock);
     free(r);
+}
+
+void k3_reader_set_depth(struct k3_reader *r, uint32_t depth)
+{
+    pthread_mutex_lock(&r->lock);
+    r->limit = depth < r->depth ? depth : r->depth;
+    pthread_mutex_unlock(&r->lock);
 }
 
 bool k3_reader_uses_uring(const struct k3_reader *r)

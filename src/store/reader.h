@@ -50,7 +50,7 @@ struct k3_reader_options {
     uint64_t memory_bytes, unit;
     enum k3_io io; /* AUTO, URING or THREADS */
     enum k3_direct direct;
-    uint32_t depth; /* pieces under way at most; 0: chosen */
+    uint32_t depth; /* pieces under way at most; 0: 128 */
 };
 
 struct k3_reader;
@@ -73,6 +73,9 @@ bool k3_reader_cancel(struct k3_reader *reader, struct k3_load *load);
 
 /* A load that is finished. Waits for one if `wait`; NULL when there is none, or nothing to wait for. */
 struct k3_load *k3_reader_collect(struct k3_reader *reader, bool wait);
+
+/* Keeps fewer pieces under way than the reader was opened for. */
+void k3_reader_set_depth(struct k3_reader *reader, uint32_t depth);
 
 bool k3_reader_uses_uring(const struct k3_reader *reader);
 

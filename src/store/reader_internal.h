@@ -43,6 +43,7 @@ struct k3_reader {
     struct k3_load_queue done;            /* to be collected */
     uint32_t n_loads;                     /* started and not collected */
     uint32_t n_out, n_guesses_out;        /* pieces under way */
+    uint32_t limit;                       /* of n_out; at most `depth` */
     bool direct;                          /* use O_DIRECT */
     bool closing;
     bool asleep; /* the thread of the ring waits for completions and must be woken */

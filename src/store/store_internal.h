@@ -47,6 +47,10 @@ void k3_store_take_load(struct k3_store *store, struct k3_load *load);
 /* Moves on the slots whose loads are finished. */
 void k3_store_take_arrived(struct k3_store *store);
 
+/* depth.c: chooses how many reads are under way, by a short test; not if it would read less than least_bytes with each
+ * depth, which tells nothing. */
+void k3_store_find_depth(struct k3_store *store, uint64_t least_bytes);
+
 /* guess.c */
 
 /* The guess came true, or is given up: it is no guess any more. */

@@ -1,6 +1,9 @@
 /* The store: right bytes from everywhere, and what stays in its slots. */
 #include "subject.h"
 
+#include "store/reader_internal.h"
+#include "store/store_internal.h"
+
 #include <stdarg.h>
 #include <setjmp.h>
 #include <cmocka.h>
@@ -37,6 +40,25 @@ static void every_expert_has_the_bytes_of_the_file(void **state)
         }
         close_subject(&s);
     }
+}
+
+static void the_depth_test_reads_and_leaves_no_trace_in_the_statistics(void **state)
+{
+    (void)state;
+    struct subject s = open_subject(SMALL_MODEL);
+    struct k3_store *store = open_store(&s, K3_IO_AUTO, K3_DIRECT_AUTO, 16);
+    struct k3_store_stats before, after;
+    k3_store_get_stats(store, K3_ALL_LAYERS, &before);
+    assert_int_equal(before.bytes_read, 0); /* small models do without */
+    k3_store_find_depth(store, 0);
+    k3_store_get_stats(store, K3_ALL_LAYERS, &after);
+    assert_true(after.bytes_read > 0);
+    assert_int_equal(after.requests + after.hits + after.misses, 0);
+    uint32_t limit = store->reader->limit;
+    assert_true(limit == 32 || limit == 64 || limit == 128);
+    use_range(&s, store, s.plan->hp.n_dense_layers, 0, s.plan->hp.n_experts, false);
+    k3_store_close(store);
+    close_subject(&s);
 }
 
 static void too_few_slots_are_refused_with_the_number_that_would_do(void **state)
@@ -273,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_expert_has_the_bytes_of_the_file),
+        cmocka_unit_test(the_depth_test_reads_and_leaves_no_trace_in_the_statistics),
         cmocka_unit_test(too_few_slots_are_refused_with_the_number_that_would_do),
         cmocka_unit_test(a_hit_was_there_before_it_was_asked_for),
         cmocka_unit_test(all_experts_are_read_once_when_there_is_a_slot_for_each),
