@@ -3,27 +3,12 @@
  *
  * corpus/gguf/ holds seeds: k3.gguf is a whole K3 of four small layers, kinds.gguf has a value of every kind.
  */
+#include "memory_file.h"
 #include "model/census.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* A file in memory that has a name: files are opened by path. */
-static const char *memory_file(const uint8_t *data, size_t size)
-{
-    static int fd = -1;
-    static char path[32];
-    if (fd < 0) {
-        fd = memfd_create("fuzz", MFD_CLOEXEC);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    }
-    if (fd < 0 || ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != (ssize_t)size) abort();
-    return path;
-}
 
 static void must_explain(k3_status status, const struct k3_error *err)
 {
@@ -32,7 +17,7 @@ static void must_explain(k3_status status, const struct k3_error *err)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const char *path = memory_file(data, size);
+    const char *path = test_memory_file(data, size);
     struct k3_error err = {K3_OK, ""};
     struct k3_gguf *gguf = NULL;
     struct k3_plan *plan = NULL;

@@ -1,8 +1,7 @@
 /* fuzz_tokenizer.c - any bytes, as text and as token ids.
  *
  * Promises: text that goes through the tokenizer and back is the text, repaired if it was not UTF-8; what is
- * fed to the detokenizer and the chat parser one id at a time comes out in whole characters; the two forms of
- * BPE agree. */
+ * fed to the detokenizer and the chat parser one id at a time comes out in whole characters. */
 #include "small_vocab.h"
 #include "text/utf8.h"
 
