@@ -1,8 +1,12 @@
 /* verb_speed.c - how many tokens a second: decode (one at a time) and prefill (many at a time).
  *
  * A row is one place in the context. The tokens before it are fed once and kept as a snapshot; each
- * repetition goes back to it, so all measure the same work. Tokens are pseudo-random ids, the same in every
- * run: speed does not depend on what they mean, only on which experts they reach. */
+ * repetition goes back to it and feeds tokens of its own. The same ones again would find their experts in
+ * memory, left there by the repetition before; new ones find what new text finds. Tokens are pseudo-random
+ * ids, the same in every run: speed does not depend on what they mean, only on which experts they reach.
+ *
+ * The time of a repetition is `wait` (for an expert that is being read, with nothing to compute) and
+ * `compute`, which is all else. Reading (`io`) goes on beside both. */
 #include "verbs.h"
 
 #include "common/engine.h"
@@ -24,9 +28,23 @@ struct options {
     bool json, help;
 };
 
+enum value {
+    TOTAL,
+    COMPUTE,
+    IO,
+    WAIT,
+    HIT_RATE,
+    BYTES_READ,
+    N_VALUES,
+};
+
+static const char *const value_names[N_VALUES] = {"total_s", "compute_s", "io_s",
+                                                  "wait_s",  "hit_rate",  "bytes_read"};
+
 struct row {
     uint32_t context, tokens;
-    double total_s[MAX_REPETITIONS]; /* ascending */
+    uint32_t n_values;                        /* with mapped files only TOTAL is known */
+    double values[N_VALUES][MAX_REPETITIONS]; /* each ascending in the end */
 };
 
 struct bench {
@@ -35,7 +53,7 @@ struct bench {
     struct k3_model_info info;
     struct k3_session *session;
     struct k3_snapshot *start; /* after `context` tokens */
-    int32_t *ids;              /* [at + tokens] */
+    int32_t *ids;              /* [at], then [tokens] of the warm-up and of each repetition */
     float *logits;             /* [n_vocab] */
     struct k3_progress loading, feeding;
 };
@@ -92,7 +110,7 @@ static k3_status open_bench(struct bench *b, struct k3_error *err)
     if (status != K3_OK) return status;
     k3_model_get_info(b->model, &b->info);
 
-    size_t n = (size_t)b->o.at + b->o.tokens;
+    size_t n = b->o.at + (size_t)b->o.tokens * (b->o.repetitions + 1);
     b->ids = calloc(n, sizeof *b->ids);
     b->logits = calloc(b->info.n_vocab, sizeof *b->logits);
     if (!b->ids || !b->logits) return k3_fail_memory(err, "tokens and logits", n * sizeof *b->ids);
@@ -118,22 +136,40 @@ static void close_bench(struct bench *b)
     free(b->ids);
 }
 
-/* One repetition. Logits of the last token are computed, as they are when the engine is used. */
-static k3_status measure_once(struct bench *b, double *seconds, struct k3_error *err)
+/* What a repetition cost, from the store's counters before and after it. */
+static void take_values(struct row *row, uint32_t i, double total_s, const struct k3_expert_stats *before,
+                        const struct k3_expert_stats *after)
 {
+    uint64_t requests = after->requests - before->requests, hits = after->hits - before->hits;
+    double wait_s = after->wait_seconds - before->wait_seconds;
+    row->values[TOTAL][i] = total_s;
+    row->values[COMPUTE][i] = total_s - wait_s;
+    row->values[IO][i] = after->read_seconds - before->read_seconds;
+    row->values[WAIT][i] = wait_s;
+    row->values[HIT_RATE][i] = requests ? (double)hits / (double)requests : 0;
+    row->values[BYTES_READ][i] = (double)(after->bytes_read - before->bytes_read);
+}
+
+/* Feeds `ids` after the snapshot. Logits of the last token are computed, as they are when the engine is used. */
+static k3_status measure_once(struct bench *b, const int32_t *ids, struct row *row, uint32_t repetition,
+                              struct k3_error *err)
+{
+    struct k3_expert_stats before, after;
     k3_status status = k3_session_restore(b->session, b->start, err);
-    const int32_t *ids = b->ids + b->o.at;
     uint32_t step = b->o.prefill ? b->o.tokens : 1;
+    k3_model_get_expert_stats(b->model, K3_ALL_LAYERS, &before);
     k3_progress_begin(&b->feeding);
     uint64_t begin = k3_now_ns();
     for (uint32_t i = 0; i < b->o.tokens && status == K3_OK; i += step)
         status = k3_session_feed(b->session, ids + i, step, NULL, 1, b->logits, err);
-    *seconds = (double)(k3_now_ns() - begin) / 1e9;
+    double total_s = (double)(k3_now_ns() - begin) / 1e9;
     k3_progress_clear(&b->feeding);
+    k3_model_get_expert_stats(b->model, K3_ALL_LAYERS, &after);
+    take_values(row, repetition, total_s, &before, &after);
     return status;
 }
 
-static int compare_seconds(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -141,42 +177,78 @@ static int compare_seconds(const void *a, const void *b)
 
 static k3_status measure_row(struct bench *b, struct row *row, struct k3_error *err)
 {
-    double warm_up;
-    k3_status status = measure_once(b, &warm_up, err);
+    const int32_t *ids = b->ids + b->o.at;
+    k3_status status = measure_once(b, ids, row, 0, err); /* the warm-up, overwritten */
     for (uint32_t i = 0; i < b->o.repetitions && status == K3_OK; i++)
-        status = measure_once(b, &row->total_s[i], err);
+        status = measure_once(b, ids += b->o.tokens, row, i, err);
     row->context = b->o.at;
     row->tokens = b->o.tokens;
-    qsort(row->total_s, b->o.repetitions, sizeof *row->total_s, compare_seconds);
+    row->n_values = b->info.slots ? N_VALUES : TOTAL + 1;
+    for (uint32_t v = 0; v < row->n_values; v++)
+        qsort(row->values[v], b->o.repetitions, sizeof(double), compare_doubles);
     return status;
 }
 
-static k3_status report(const struct bench *b, const struct row *row, struct k3_error *err)
+/* ---- report ---- */
+
+static double median(const struct bench *b, const struct row *row, enum value v)
 {
     uint32_t last = b->o.repetitions - 1;
-    double median = (row->total_s[last / 2] + row->total_s[(last + 1) / 2]) / 2;
-    double rate = row->tokens / median, slowest = row->tokens / row->total_s[last],
-           fastest = row->tokens / row->total_s[0];
-    const char *verb = b->o.prefill ? "prefill" : "decode";
-    if (!b->o.json) {
-        k3_out("%s of %s, %d threads, %u repetitions\n\n", verb, b->o.engine.model, b->info.threads,
-               b->o.repetitions);
-        k3_out("%10s %10s %12s %12s %12s %12s\n", "context", "tokens", "tokens/s", "slowest", "fastest",
-               "seconds");
-        k3_out("%10u %10u %12.2f %12.2f %12.2f %12.4f\n", row->context, row->tokens, rate, slowest, fastest,
-               median);
-        return K3_OK;
+    return (row->values[v][last / 2] + row->values[v][(last + 1) / 2]) / 2;
+}
+
+static double rate(const struct row *row, double seconds)
+{
+    return row->tokens / seconds;
+}
+
+static void print_table(const struct bench *b, const struct row *row)
+{
+    const double *seconds = row->values[TOTAL];
+    k3_out("%s of %s, %d threads, %u repetitions\n\n", b->o.prefill ? "prefill" : "decode", b->o.engine.model,
+           b->info.threads, b->o.repetitions);
+    k3_out("%8s %8s %10s %10s %10s %10s", "context", "tokens", "tokens/s", "slowest", "fastest", "seconds");
+    if (row->n_values == N_VALUES)
+        k3_out(" %10s %10s %10s %7s %10s", "compute s", "io s", "wait s", "hits", "read");
+    k3_out("\n%8u %8u %10.2f %10.2f %10.2f %10.4f", row->context, row->tokens,
+           rate(row, median(b, row, TOTAL)), rate(row, seconds[b->o.repetitions - 1]), rate(row, seconds[0]),
+           median(b, row, TOTAL));
+    if (row->n_values == N_VALUES) {
+        char bytes[K3_NUMBER_MAX];
+        k3_out(" %10.4f %10.4f %10.4f %6.1f%% %10s", median(b, row, COMPUTE), median(b, row, IO),
+               median(b, row, WAIT), 100 * median(b, row, HIT_RATE),
+               k3_format_bytes((uint64_t)median(b, row, BYTES_READ), bytes));
     }
-    json_t *object =
-        json_pack("{s:s, s:s, s:i, s:i, s:[{s:I, s:I, s:f, s:f, s:f, s:f}]}", "verb", verb, "model",
-                  b->o.engine.model, "threads", b->info.threads, "repetitions", (int)b->o.repetitions, "rows",
-                  "context", (json_int_t)row->context, "tokens", (json_int_t)row->tokens, "tokens_per_s",
-                  rate, "tokens_per_s_min", slowest, "tokens_per_s_max", fastest, "total_s", median);
+    k3_out("\n");
+}
+
+static k3_status print_json(const struct bench *b, const struct row *row, struct k3_error *err)
+{
+    const double *seconds = row->values[TOTAL];
+    json_t *object = json_pack(
+        "{s:s, s:s, s:i, s:i, s:[{s:I, s:I, s:f, s:f, s:f}]}", "verb", b->o.prefill ? "prefill" : "decode",
+        "model", b->o.engine.model, "threads", b->info.threads, "repetitions", (int)b->o.repetitions, "rows",
+        "context", (json_int_t)row->context, "tokens", (json_int_t)row->tokens, "tokens_per_s",
+        rate(row, median(b, row, TOTAL)), "tokens_per_s_min", rate(row, seconds[b->o.repetitions - 1]),
+        "tokens_per_s_max", rate(row, seconds[0]));
+    json_t *values = json_array_get(json_object_get(object, "rows"), 0);
+    for (uint32_t v = 0; v < row->n_values; v++) {
+        double x = median(b, row, v);
+        json_object_set_new(values, value_names[v],
+                            v == BYTES_READ ? json_integer((json_int_t)x) : json_real(x));
+    }
     char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
     json_decref(object);
     if (!text) return k3_fail_memory(err, "the JSON text", 0);
     k3_out("%s\n", text);
     free(text);
+    return K3_OK;
+}
+
+static k3_status report(const struct bench *b, const struct row *row, struct k3_error *err)
+{
+    if (b->o.json) return print_json(b, row, err);
+    print_table(b, row);
     return K3_OK;
 }
 

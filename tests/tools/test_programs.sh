@@ -441,7 +441,13 @@ test_routing_counts_a_trace() {
 test_the_benchmark_measures() {
     expect 0 k3bench decode -m "$tiny" -n 2 -r 2 --at 3 && says tokens/s && quiet_err || return
     expect 0 k3bench prefill -m "$tiny" -n 8 -r 3 --json && says '"tokens_per_s"' && says '"tokens": 8' &&
-        says '"context": 0'
+        says '"context": 0' && says '"compute_s"' && says '"io_s"' && says '"wait_s"' &&
+        says '"hit_rate": 0.' && says '"bytes_read"' || return
+    # Of mapped files neither hits nor waiting is known. Each repetition brings tokens of its own.
+    expect 0 k3bench decode -m "$tiny" -n 2 -r 1 --io mmap --json && says '"total_s"' &&
+        is "$(grep -cE 'compute_s|io_s|wait_s|hit_rate|bytes_read' "$work/out")" 0 || return
+    expect 0 k3bench prefill -m "$tiny" -n 1 -r 1 --trace-routing "$work/routing" &&
+        is "$(sed 's/"tok": [01],//' "$work/routing" | sort -u | wc -l)" 2
 }
 
 test_policies_are_compared() {
