@@ -27,8 +27,8 @@ struct k3_model {
     uint64_t *expert_ns; /* [n_layers]: spent computing with experts; owned */
     struct k3_memory_plan memory;
     atomic_uint_fast64_t session_memory; /* bytes that sessions and copies of them may still take */
-    pthread_mutex_t
-        lock; /* held while a batch is computed: device, experts, store and pool serve one at a time */
+    /* Held while a batch is computed: device, experts, store and pool serve one at a time. */
+    pthread_mutex_t lock;
 };
 
 struct k3_checkpoint {
