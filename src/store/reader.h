@@ -45,9 +45,9 @@ struct k3_load {
 struct k3_reader_options {
     const struct k3_file *files; /* must outlive the reader */
     uint32_t n_files;
-    unsigned char
-        *memory; /* that loads go to, so that it can be registered; `unit`: no range crosses a multiple */
-    uint64_t memory_bytes, unit;
+    unsigned char *memory; /* that loads go to, so that it can be registered */
+    uint64_t memory_bytes;
+    uint64_t unit; /* no range of a load crosses a multiple of it */
     enum k3_io io; /* AUTO, URING or THREADS */
     enum k3_direct direct;
     uint32_t depth; /* pieces under way at most; 0: 128 */
