@@ -180,6 +180,7 @@ static k3_status measure_store(const struct options *o, const struct k3_plan *pl
         status = take_all(store, hp->n_dense_layers + random_below(random, hp->n_layers - hp->n_dense_layers),
                           ids, hp->top_k, err);
         k3_store_get_stats(store, K3_ALL_LAYERS, &stats);
+        if (status == K3_OK && k3_interrupted()) status = k3_fail(err, K3_ERR_CANCELLED, "interrupted");
         if (i == 2) {
             begin = k3_now_ns();
             warm = stats.bytes_read;

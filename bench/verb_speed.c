@@ -160,8 +160,10 @@ static k3_status measure_once(struct bench *b, const int32_t *ids, struct row *r
     k3_model_get_expert_stats(b->model, K3_ALL_LAYERS, &before);
     k3_progress_begin(&b->feeding);
     uint64_t begin = k3_now_ns();
-    for (uint32_t i = 0; i < b->o.tokens && status == K3_OK; i += step)
+    for (uint32_t i = 0; i < b->o.tokens && status == K3_OK; i += step) {
         status = k3_session_feed(b->session, ids + i, step, NULL, 1, b->logits, err);
+        if (status == K3_OK && k3_interrupted()) status = k3_fail(err, K3_ERR_CANCELLED, "interrupted");
+    }
     double total_s = (double)(k3_now_ns() - begin) / 1e9;
     k3_progress_clear(&b->feeding);
     k3_model_get_expert_stats(b->model, K3_ALL_LAYERS, &after);

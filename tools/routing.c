@@ -82,7 +82,7 @@ k3_status k3_trace_read(const char *path, struct k3_trace *trace, struct k3_erro
                         : bad_line(&lines, err, "is no JSON object");
         json_decref(object);
     }
-    if (status == K3_OK && ferror(file)) status = k3_fail_errno(err, errno, "%s: cannot be read", path);
+    if (status == K3_OK && !feof(file)) status = k3_fail_errno(err, errno, "%s: cannot be read", path);
     if (status == K3_OK && !trace->n_tokens) status = k3_fail(err, K3_ERR_FORMAT, "%s: is empty", path);
     if (status != K3_OK) k3_trace_free(trace);
     fclose(file);

@@ -124,6 +124,16 @@ test_an_empty_prompt_is_refused() {
         refuses "given twice" k3run -m "$tiny" -p a -f "$tiny"
 }
 
+test_one_file_is_not_two_outputs() {
+    refuses "is named for two outputs" k3run -m "$tiny" --raw -p a -n 1 --stats "$work/same" --trace "$work/same" &&
+        ! test -e "$work/same"
+}
+
+test_the_benchmark_can_be_interrupted() {
+    timeout --preserve-status -s INT -k 20 2 k3bench decode -m "$tiny" -n 2000 -r 90 >"$work/out" 2>"$work/err"
+    is $? 130
+}
+
 test_zero_bytes_do_not_cut_input() {
     printf '[]\0x' >"$work/zero"
     refuses "holds a zero byte at 2" k3run -m "$tiny" --tools "$work/zero" -p a &&

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define FIRST_BYTES 4096
+#define MOST_BYTES  (1 << 30)
 
 /* Reads until the end and always leaves room for the final zero. */
 static k3_status read_all(int fd, const char *name, struct k3_text *text, struct k3_error *err)
@@ -26,6 +27,9 @@ static k3_status read_all(int fd, const char *name, struct k3_text *text, struct
         if (got < 0) return k3_fail_errno(err, errno, "%s: cannot be read", name);
         text->n += (size_t)got;
         text->bytes[text->n] = 0;
+        if (text->n > MOST_BYTES)
+            return k3_fail(err, K3_ERR_ARGUMENT, "%s: is longer than %d MiB, which no text is", name,
+                           MOST_BYTES >> 20);
         if (got == 0) return K3_OK;
     }
 }

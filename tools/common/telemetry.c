@@ -16,13 +16,24 @@ static void see_routing(void *ctx, uint32_t layer, const uint32_t *ids, size_t n
     k3_routing_add(&t->routing, layer, ids, n_tokens, top_k);
 }
 
+/* Each file holds one thing: of two under one name the last would win without a word. */
+static k3_status check_names(const struct k3_telemetry *t, struct k3_error *err)
+{
+    const char *names[] = {t->stats_path, t->timeline_path, t->routing_path};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < i; j++)
+            if (names[i] && names[j] && !strcmp(names[i], names[j]))
+                return k3_fail(err, K3_ERR_ARGUMENT, "%s: is named for two outputs", names[i]);
+    return K3_OK;
+}
+
 k3_status k3_telemetry_open(struct k3_telemetry *t, struct k3_model *model, struct k3_error *err)
 {
     struct k3_model_info info;
-    k3_status status = K3_OK;
+    k3_status status = check_names(t, err);
     k3_model_get_info(model, &info);
     t->stats.fd = t->timeline.stream.out.fd = t->routing.stream.out.fd = -1;
-    if (t->stats_path) status = k3_output_open(t->stats_path, &t->stats, err);
+    if (status == K3_OK && t->stats_path) status = k3_output_open(t->stats_path, &t->stats, err);
     if (status == K3_OK && t->timeline_path) status = k3_timeline_open(&t->timeline, t->timeline_path, err);
     if (status == K3_OK && t->routing_path)
         status = k3_routing_open(&t->routing, t->routing_path, info.n_layers, err);
