@@ -12,8 +12,9 @@
 /* Of what the machine has available; the rest is for the page cache, the desktop and the unforeseen. */
 #define SHARE_PERCENT 85
 
-/* Not planned in detail: program and libraries, headers, tokenizer, thread stacks. k3-tiny takes 14 MiB, the header and
- * tokenizer of a model with 163,840 tokens 60 MiB more. */
+/* Not planned in detail: program and libraries, headers, tokenizer, thread stacks. A generous guess: with k3-tiny, of
+ * 2,048 tokens, program and tokenizer are resident in 3 MiB (`k3tool tokenize`, /usr/bin/time, 2026-12-01), and K3's
+ * vocabulary is eighty times as large. */
 #define RESERVE ((uint64_t)96 << 20)
 
 /* The plan has room for one session and so many copies of its recurrent state. */
