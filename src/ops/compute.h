@@ -73,7 +73,7 @@ void k3_matvec_serial(const struct k3_compute *c, const struct k3_matrix *w, con
 /* sum of a[i] * b[i], in the order of the f32 kernel */
 static inline float k3_dot(const struct k3_compute *c, const float *a, const float *b, size_t n)
 {
-    return c->kernels->dot[K3_TYPE_F32](a, b, n);
+    return c->kernels->dot(a, b, n);
 }
 
 /* ---- taps ---- */

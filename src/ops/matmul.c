@@ -59,7 +59,7 @@ void k3_compute_destroy(struct k3_compute *c)
 /* The format in which this type's product wants its activations here. */
 static enum k3_act act_of(const struct k3_compute *c, enum k3_type type)
 {
-    return c->exact || !c->kernels->dot[type] ? K3_ACT_F32 : k3_act_for(type);
+    return c->exact || !c->kernels->product[type] ? K3_ACT_F32 : k3_act_for(type);
 }
 
 struct rounding {
@@ -87,49 +87,61 @@ struct k3_acts k3_round(struct k3_compute *c, enum k3_type type, const float *x,
     return (struct k3_acts){buffer, stride};
 }
 
-struct product {
+struct work {
     const struct k3_compute *c;
-    const struct k3_matrix *w;
-    struct k3_acts acts;
-    const uint32_t *columns;
-    size_t n;
-    float *y;
-    k3_decode_fn decode; /* NULL: multiply the rows as they are */
-    k3_dot_fn dot;
+    struct k3_product product; /* of all rows */
+    k3_decode_fn decode;       /* NULL: multiply the rows as they are */
+    k3_product_fn multiply;
 };
 
+/* Rows begin .. end - 1, decoded one at a time if they are decoded. */
 static void multiply_rows(void *ctx, size_t begin, size_t end, int thread)
 {
-    const struct product *p = ctx;
-    float *decoded = (float *)(p->c->rows + (size_t)thread * p->c->row_bytes);
-    for (size_t r = begin; r < end; r++) {
-        const void *row = p->w->data + r * p->w->row_bytes;
-        if (p->decode) {
-            p->decode(row, decoded, p->w->cols);
-            row = decoded;
-        }
-        for (size_t i = 0; i < p->n; i++) {
-            size_t column = p->columns ? p->columns[i] : i;
-            p->y[i * p->w->rows + r] = p->dot(row, p->acts.rows + column * p->acts.stride, p->w->cols);
-        }
+    const struct work *w = ctx;
+    struct k3_product part = w->product;
+    part.rows += begin * part.row_bytes;
+    part.y += begin;
+    part.n_rows = end - begin;
+    if (!w->decode) {
+        w->multiply(&part);
+        return;
+    }
+    float *decoded = (float *)(w->c->rows + (size_t)thread * w->c->row_bytes);
+    part.rows = (const unsigned char *)decoded;
+    part.n_rows = 1;
+    for (size_t r = begin; r < end; r++, part.y++) {
+        w->decode(w->product.rows + r * w->product.row_bytes, decoded, part.n);
+        w->multiply(&part);
     }
 }
 
 /* `f32`: the activations are f32 whatever the type. */
-static struct product make_product(const struct k3_compute *c, const struct k3_matrix *w, struct k3_acts acts,
-                                   const uint32_t *columns, size_t n, float *y, bool f32)
+static struct work make_work(const struct k3_compute *c, const struct k3_matrix *w, struct k3_acts acts,
+                             const uint32_t *columns, size_t n, float *y, bool f32)
 {
-    bool direct = w->type == K3_TYPE_F32 || (!f32 && c->kernels->dot[w->type]);
-    k3_decode_fn decode = direct ? NULL : k3_decoder(w->type);
-    return (struct product){c, w, acts,   columns,
-                            n, y, decode, c->kernels->dot[direct ? w->type : K3_TYPE_F32]};
+    bool direct = w->type == K3_TYPE_F32 || (!f32 && c->kernels->product[w->type]);
+    return (struct work){
+        .c = c,
+        .product = {.rows = w->data,
+                    .row_bytes = w->row_bytes,
+                    .n_rows = w->rows,
+                    .n = w->cols,
+                    .acts = acts.rows,
+                    .act_stride = acts.stride,
+                    .columns = columns,
+                    .n_columns = n,
+                    .y = y,
+                    .y_stride = w->rows},
+        .decode = direct ? NULL : k3_decoder(w->type),
+        .multiply = c->kernels->product[direct ? w->type : K3_TYPE_F32],
+    };
 }
 
 void k3_multiply(struct k3_compute *c, const struct k3_matrix *w, struct k3_acts acts,
                  const uint32_t *columns, size_t n, float *y)
 {
-    struct product p = make_product(c, w, acts, columns, n, y, c->exact);
-    k3_pool_run(c->pool, multiply_rows, &p, w->rows, ROW_GRAIN);
+    struct work work = make_work(c, w, acts, columns, n, y, c->exact);
+    k3_pool_run(c->pool, multiply_rows, &work, w->rows, ROW_GRAIN);
 }
 
 void k3_matmul(struct k3_compute *c, const struct k3_matrix *w, const float *x, size_t n, float *y)
@@ -140,8 +152,8 @@ void k3_matmul(struct k3_compute *c, const struct k3_matrix *w, const float *x, 
 void k3_matmul_f32(struct k3_compute *c, const struct k3_matrix *w, const float *x, size_t n, float *y)
 {
     struct k3_acts acts = {(const unsigned char *)x, w->cols * sizeof(float)};
-    struct product p = make_product(c, w, acts, NULL, n, y, true);
-    k3_pool_run(c->pool, multiply_rows, &p, w->rows, ROW_GRAIN);
+    struct work work = make_work(c, w, acts, NULL, n, y, true);
+    k3_pool_run(c->pool, multiply_rows, &work, w->rows, ROW_GRAIN);
 }
 
 void k3_matvec_serial(const struct k3_compute *c, const struct k3_matrix *w, const float *x, float *y,
@@ -154,6 +166,6 @@ void k3_matvec_serial(const struct k3_compute *c, const struct k3_matrix *w, con
         c->kernels->round[act](x, rounded, w->cols);
         acts.rows = rounded;
     }
-    struct product p = make_product(c, w, acts, NULL, 1, y, c->exact);
-    multiply_rows(&p, 0, w->rows, thread);
+    struct work work = make_work(c, w, acts, NULL, 1, y, c->exact);
+    multiply_rows(&work, 0, w->rows, thread);
 }

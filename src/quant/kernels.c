@@ -2,7 +2,7 @@
 #include "base/cpu.h"
 #include "quant/quant_internal.h"
 
-#include <pthread.h>
+#include <stdio.h>
 
 static const k3_decode_fn decoders[K3_TYPE_COUNT] = {
     [K3_TYPE_F32] = k3_decode_f32,         [K3_TYPE_F16] = k3_decode_f16,
@@ -40,14 +40,18 @@ enum k3_act k3_act_for(enum k3_type type)
 
 size_t k3_act_bytes(enum k3_act act, size_t n)
 {
-    switch (act) {
-    case K3_ACT_Q8_0:
-        return n / 32 * sizeof(struct k3_q8_0);
-    case K3_ACT_Q8_K:
-        return n / 256 * sizeof(struct k3_q8_K);
-    default:
-        return n * sizeof(float);
-    }
+    size_t bytes = n;
+    if (act == K3_ACT_F32) return n * sizeof(float);
+    bytes += act == K3_ACT_Q8_0 ? n / 32 * (sizeof(float) + sizeof(int16_t))
+                                : n / 256 * sizeof(float) + n / 8 * sizeof(int16_t);
+    return (bytes + 63) / 64 * 64;
+}
+
+struct k3_rounded k3_rounded_row(enum k3_act act, const void *row, size_t n)
+{
+    int8_t *q = (int8_t *)row;
+    float *d = (float *)(q + n);
+    return (struct k3_rounded){q, d, (int16_t *)(d + n / (act == K3_ACT_Q8_0 ? 32 : 256))};
 }
 
 /* ---- the choice ---- */
@@ -66,18 +70,36 @@ static const struct candidate {
     {&k3_kernels_portable, runs_anywhere},
 };
 
-static const struct k3_kernels *best;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+#define N_CANDIDATES (sizeof candidates / sizeof *candidates)
 
-static void choose(void)
+const struct k3_kernels *k3_kernels_at(size_t i)
 {
-    const struct candidate *candidate = candidates;
-    while (!candidate->runs_on(k3_cpu_features())) candidate++;
-    best = candidate->kernels;
+    for (size_t k = 0; k < N_CANDIDATES; k++)
+        if (candidates[k].runs_on(k3_cpu_features()) && i-- == 0) return candidates[k].kernels;
+    return NULL;
 }
+
+static const struct k3_kernels *chosen; /* by k3_kernels_use */
 
 const struct k3_kernels *k3_kernels_best(void)
 {
-    pthread_once(&once, choose);
-    return best;
+    return chosen ? chosen : k3_kernels_at(0);
+}
+
+k3_status k3_kernels_use(const char *name, struct k3_error *err)
+{
+    if (!name || !*name) return K3_OK;
+    for (size_t k = 0; k < N_CANDIDATES; k++) {
+        if (strcmp(candidates[k].kernels->name, name) != 0) continue;
+        if (!candidates[k].runs_on(k3_cpu_features()))
+            return k3_fail(err, K3_ERR_ARGUMENT, "this processor cannot run the kernels for %s", name);
+        chosen = candidates[k].kernels;
+        return K3_OK;
+    }
+    char known[128] = "";
+    for (size_t k = 0; k < N_CANDIDATES; k++) {
+        size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, "%s%s", k ? ", " : "", candidates[k].kernels->name);
+    }
+    return k3_fail(err, K3_ERR_ARGUMENT, "there are no kernels called \"%s\", only: %s", name, known);
 }

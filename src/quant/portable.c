@@ -18,8 +18,7 @@
  *     q8_0     32 * 128 * 127      < 2^19        iq1_m    256 * 15 * 9 * 127   < 2^23
  *     mxfp4    32 * 12 * 127       < 2^16        iq2_xxs  256 * 31 * 43 * 127  < 2^26
  *
- * LAYOUT. Rows of blocks at any address (quant_internal.h); activations as struct k3_q8_0, struct k3_q8_K or
- * f32, aligned as C has them. Nothing is read beyond either.
+ * LAYOUT. Rows of blocks at any address (quant_internal.h); activations as struct k3_rounded or f32. Nothing is read beyond either.
  *
  * MAPPING. The compiler vectorises the inner loops: 16 sums are four SSE registers; bytes are widened to 16
  * bits and multiplied eight at a time. For the grid types a block is first spread out to 256 int8 in 64-bit
@@ -66,7 +65,7 @@ __attribute__((always_inline)) static inline float dot_floats(const uint8_t *w, 
     return sum;
 }
 
-static float dot_f32(const void *row, const void *act, size_t n)
+static float dot_f32_row(const void *row, const void *act, size_t n)
 {
     return dot_floats(row, load_f32, act, n);
 }
@@ -93,47 +92,47 @@ static inline int32_t dot_32(const int8_t *w, const int8_t *x)
 static float dot_q8_0(const void *row, const void *act, size_t n)
 {
     const struct k3_block_q8_0 *w = row;
-    const struct k3_q8_0 *x = act;
+    const struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_0, act, n);
     float sum = 0;
-    for (size_t i = 0; i < n; i += 32, w++, x++)
-        sum += k3_load_f16(w->d) * k3_f32_from_f16(x->d) * (float)dot_32(w->q, x->q);
+    for (size_t b = 0; b < n / 32; b++)
+        sum += k3_load_f16(w[b].d) * x.d[b] * (float)dot_32(w[b].q, x.q + 32 * b);
     return sum;
 }
 
 static float dot_mxfp4(const void *row, const void *act, size_t n)
 {
     const struct k3_block_mxfp4 *w = row;
-    const struct k3_q8_0 *x = act;
+    const struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_0, act, n);
     float sum = 0;
-    for (size_t i = 0; i < n; i += 32, w++, x++) {
+    for (size_t b = 0; b < n / 32; b++) {
         int8_t q[32];
-        k3_mxfp4_integers(w, q);
-        sum += k3_mxfp4_scale(w->e) * k3_f32_from_f16(x->d) * (float)dot_32(q, x->q);
+        k3_mxfp4_integers(&w[b], q);
+        sum += k3_mxfp4_scale(w[b].e) * x.d[b] * (float)dot_32(q, x.q + 32 * b);
     }
     return sum;
 }
 
 /* ---- blocks of 256 ---- */
 
-static inline float dot_integers(const struct k3_integers *w, const struct k3_q8_K *x)
+static inline float dot_integers(const struct k3_integers *w, const int8_t *q, float d)
 {
     int16_t scaled[256];
     for (int k = 0; k < 16; k++)
         for (int j = 0; j < 16; j++) scaled[16 * k + j] = (int16_t)(w->factor[k] * w->q[16 * k + j]);
     int32_t sum = 0;
-    for (int j = 0; j < 256; j++) sum += scaled[j] * (int16_t)x->q[j];
-    return w->scale * x->d * (float)sum;
+    for (int j = 0; j < 256; j++) sum += scaled[j] * (int16_t)q[j];
+    return w->scale * d * (float)sum;
 }
 
 static float dot_iq1_m(const void *row, const void *act, size_t n)
 {
     const struct k3_block_iq1_m *w = row;
-    const struct k3_q8_K *x = act;
+    const struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_K, act, n);
     struct k3_integers integers;
     float sum = 0;
-    for (size_t i = 0; i < n; i += 256, w++, x++) {
-        k3_iq1_m_integers(w, &integers);
-        sum += dot_integers(&integers, x);
+    for (size_t b = 0; b < n / 256; b++) {
+        k3_iq1_m_integers(&w[b], &integers);
+        sum += dot_integers(&integers, x.q + 256 * b, x.d[b]);
     }
     return sum;
 }
@@ -141,27 +140,74 @@ static float dot_iq1_m(const void *row, const void *act, size_t n)
 static float dot_iq2_xxs(const void *row, const void *act, size_t n)
 {
     const struct k3_block_iq2_xxs *w = row;
-    const struct k3_q8_K *x = act;
+    const struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_K, act, n);
     struct k3_integers integers;
     float sum = 0;
-    for (size_t i = 0; i < n; i += 256, w++, x++) {
-        k3_iq2_xxs_integers(w, &integers);
-        sum += dot_integers(&integers, x);
+    for (size_t b = 0; b < n / 256; b++) {
+        k3_iq2_xxs_integers(&w[b], &integers);
+        sum += dot_integers(&integers, x.q + 256 * b, x.d[b]);
     }
     return sum;
 }
 
+/* ---- products ---- */
+
+typedef float (*row_fn)(const void *row, const void *act, size_t n);
+
+/* Always inlined, as dot_floats is. */
+__attribute__((always_inline)) static inline void multiply(const struct k3_product *p, row_fn dot)
+{
+    for (size_t r = 0; r < p->n_rows; r++)
+        for (size_t c = 0; c < p->n_columns; c++)
+            p->y[c * p->y_stride + r] = dot(p->rows + r * p->row_bytes, k3_product_acts(p, c), p->n);
+}
+
+static void product_f32(const struct k3_product *p)
+{
+    multiply(p, dot_f32_row);
+}
+static void product_f16(const struct k3_product *p)
+{
+    multiply(p, dot_f16);
+}
+static void product_bf16(const struct k3_product *p)
+{
+    multiply(p, dot_bf16);
+}
+static void product_q8_0(const struct k3_product *p)
+{
+    multiply(p, dot_q8_0);
+}
+static void product_mxfp4(const struct k3_product *p)
+{
+    multiply(p, dot_mxfp4);
+}
+static void product_iq1_m(const struct k3_product *p)
+{
+    multiply(p, dot_iq1_m);
+}
+static void product_iq2_xxs(const struct k3_product *p)
+{
+    multiply(p, dot_iq2_xxs);
+}
+
+static float dot_f32(const float *a, const float *b, size_t n)
+{
+    return dot_f32_row(a, b, n);
+}
+
 const struct k3_kernels k3_kernels_portable = {
     .name = "portable",
-    .dot =
+    .product =
         {
-            [K3_TYPE_F32] = dot_f32,
-            [K3_TYPE_F16] = dot_f16,
-            [K3_TYPE_BF16] = dot_bf16,
-            [K3_TYPE_Q8_0] = dot_q8_0,
-            [K3_TYPE_MXFP4] = dot_mxfp4,
-            [K3_TYPE_IQ1_M] = dot_iq1_m,
-            [K3_TYPE_IQ2_XXS] = dot_iq2_xxs,
+            [K3_TYPE_F32] = product_f32,
+            [K3_TYPE_F16] = product_f16,
+            [K3_TYPE_BF16] = product_bf16,
+            [K3_TYPE_Q8_0] = product_q8_0,
+            [K3_TYPE_MXFP4] = product_mxfp4,
+            [K3_TYPE_IQ1_M] = product_iq1_m,
+            [K3_TYPE_IQ2_XXS] = product_iq2_xxs,
         },
     .round = {[K3_ACT_Q8_0] = k3_round_q8_0, [K3_ACT_Q8_K] = k3_round_q8_K},
+    .dot = dot_f32,
 };

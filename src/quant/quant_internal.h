@@ -178,6 +178,12 @@ void k3_round_q8_K(const float *x, void *act, size_t n);
 
 /* ---- implementations of the products ---- */
 
+/* The activations of column c. */
+static inline const void *k3_product_acts(const struct k3_product *p, size_t c)
+{
+    return p->acts + (p->columns ? p->columns[c] : c) * p->act_stride;
+}
+
 extern const struct k3_kernels k3_kernels_portable;
 
 #endif

@@ -1,6 +1,6 @@
 /* round.c - activations to 8 bits.
  *
- *   q8_0, of 32 each:   d = f16(amax / 127),  q = rne(x * (127 / amax)),  amax = the largest |x|
+ *   q8_0, of 32 each:   d = f32(f16(amax / 127)),  q = rne(x * (127 / amax)),  amax = the largest |x|
  *   q8_K, of 256 each:  d = 1 / i,  q = rne(x * i),  i = -127 / m,  m = the first x with |x| = amax
  *
  * rne rounds to the nearest integer, halves to the even one; its argument exceeds 127 by a rounding error at
@@ -39,18 +39,37 @@ static int round_to_even(float x)
     return whole + up - down;
 }
 
+/* Rounds n of a block and sums them, `group` at a time. */
+static inline void round_block(const float *x, float factor, size_t n, size_t group, int8_t *q, int16_t *sums)
+{
+    for (size_t j = 0; j < n; j++) q[j] = (int8_t)round_to_even(x[j] * factor);
+    for (size_t k = 0; k < n / group; k++) {
+        int sum = 0;
+        for (size_t j = 0; j < group; j++) sum += q[group * k + j];
+        sums[k] = (int16_t)sum;
+    }
+}
+
+/* A block without an answer. */
+static void round_to_zero(uint32_t largest, size_t n, size_t group, float *d, int8_t *q, int16_t *sums)
+{
+    *d = largest >= F32_INFINITY_BITS ? NAN : 0.0f;
+    memset(q, 0, n);
+    memset(sums, 0, n / group * sizeof *sums);
+}
+
 void k3_round_q8_0(const float *x, void *act, size_t n)
 {
-    struct k3_q8_0 *block = act;
-    for (size_t i = 0; i < n; i += 32, x += 32, block++) {
+    struct k3_rounded r = k3_rounded_row(K3_ACT_Q8_0, act, n);
+    for (size_t i = 0; i < n; i += 32, x += 32, r.d++, r.q += 32, r.sums++) {
         uint32_t bits = largest_bits(x, 32);
         float amax = k3_f32_from_bits(bits), inverse = 127.0f / amax;
         if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
-            *block = (struct k3_q8_0){.d = k3_f16_from_f32(bits >= F32_INFINITY_BITS ? NAN : 0.0f)};
+            round_to_zero(bits, 32, 32, r.d, r.q, r.sums);
             continue;
         }
-        block->d = k3_f16_from_f32(amax / 127.0f);
-        for (int j = 0; j < 32; j++) block->q[j] = (int8_t)round_to_even(x[j] * inverse);
+        *r.d = k3_f32_from_f16(k3_f16_from_f32(amax / 127.0f));
+        round_block(x, inverse, 32, 32, r.q, r.sums);
     }
 }
 
@@ -63,20 +82,15 @@ static float first_of_magnitude(const float *x, uint32_t bits)
 
 void k3_round_q8_K(const float *x, void *act, size_t n)
 {
-    struct k3_q8_K *block = act;
-    for (size_t i = 0; i < n; i += 256, x += 256, block++) {
+    struct k3_rounded r = k3_rounded_row(K3_ACT_Q8_K, act, n);
+    for (size_t i = 0; i < n; i += 256, x += 256, r.d++, r.q += 256, r.sums += 32) {
         uint32_t bits = largest_bits(x, 256);
         float inverse = -127.0f / first_of_magnitude(x, bits);
         if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
-            *block = (struct k3_q8_K){.d = bits >= F32_INFINITY_BITS ? NAN : 0.0f};
+            round_to_zero(bits, 256, 8, r.d, r.q, r.sums);
             continue;
         }
-        block->d = 1.0f / inverse;
-        for (int j = 0; j < 256; j++) block->q[j] = (int8_t)round_to_even(x[j] * inverse);
-        for (int k = 0; k < 16; k++) {
-            int sum = 0;
-            for (int j = 0; j < 16; j++) sum += block->q[16 * k + j];
-            block->sums[k] = (int16_t)sum;
-        }
+        *r.d = 1.0f / inverse;
+        round_block(x, inverse, 256, 8, r.q, r.sums);
     }
 }

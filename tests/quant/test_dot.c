@@ -1,4 +1,5 @@
-/* Products of rows and activations: those of the portable kernels and of what this processor gets. */
+/* What a product of one row and one column is: that of the portable kernels and of all that this processor can run.
+ * Products of many rows and columns: test_products.c. */
 #include "quant/quant_internal.h"
 
 #include "data.h"
@@ -8,14 +9,15 @@
 
 #define MAX_BLOCKS 9
 
-static const struct k3_kernels *kernels[2];
-
-static int choose_kernels(void **state)
+/* One row times one column. */
+static float product_of(const struct k3_kernels *kernels, enum k3_type type, const void *row, const void *act,
+                        size_t n)
 {
-    (void)state;
-    kernels[0] = &k3_kernels_portable;
-    kernels[1] = k3_kernels_best();
-    return 0;
+    float y;
+    struct k3_product product = {
+        .rows = row, .n_rows = 1, .n = n, .acts = act, .n_columns = 1, .y = &y, .y_stride = 1};
+    kernels->product[type](&product);
+    return y;
 }
 
 static const enum k3_type block_types[] = {K3_TYPE_Q8_0, K3_TYPE_MXFP4, K3_TYPE_IQ1_M, K3_TYPE_IQ2_XXS};
@@ -29,14 +31,14 @@ static size_t row_bytes(enum k3_type type, size_t n)
 
 /* The product by a kernel, of copies that lie as badly as they may: the row at an odd address if `odd`, both
  * followed by K3_BUFFER_PAD bytes and then by a page that cannot be read. */
-static float guarded_dot(k3_dot_fn dot, enum k3_type type, const void *row, const void *act, size_t n,
-                         size_t odd)
+static float guarded_dot(const struct k3_kernels *kernels, enum k3_type type, const void *row,
+                         const void *act, size_t n, size_t odd)
 {
     size_t bytes = row_bytes(type, n), act_bytes = k3_act_bytes(k3_act_for(type), n);
     struct guarded w = guarded_alloc(bytes + odd, K3_BUFFER_PAD), x = guarded_alloc(act_bytes, K3_BUFFER_PAD);
     memcpy(w.bytes, row, bytes);
     memcpy(x.bytes, act, act_bytes);
-    float result = dot(w.bytes, x.bytes, n);
+    float result = product_of(kernels, type, w.bytes, x.bytes, n);
     guarded_free(&w);
     guarded_free(&x);
     return result;
@@ -44,11 +46,12 @@ static float guarded_dot(k3_dot_fn dot, enum k3_type type, const void *row, cons
 
 static void check_bits(enum k3_type type, const void *row, const void *act, size_t n, float expected)
 {
-    for (int k = 0; k < 2; k++) {
+    const struct k3_kernels *kernels;
+    for (size_t k = 0; (kernels = k3_kernels_at(k)); k++) {
         for (size_t odd = 0; odd < 2; odd++) {
-            float result = guarded_dot(kernels[k]->dot[type], type, row, act, n, odd);
+            float result = guarded_dot(kernels, type, row, act, n, odd);
             if (k3_f32_bits(result) != k3_f32_bits(expected))
-                fail_msg("%s, %s, n = %zu: %a, not %a", kernels[k]->name, k3_type_info(type)->name, n, result,
+                fail_msg("%s, %s, n = %zu: %a, not %a", kernels->name, k3_type_info(type)->name, n, result,
                          expected);
         }
     }
@@ -79,18 +82,6 @@ static void set_scale(enum k3_type type, uint8_t *block, uint16_t d, uint8_t e)
     }
 }
 
-/* Block b of activations. */
-static float act_scale(enum k3_act act, const void *blocks, size_t b)
-{
-    return act == K3_ACT_Q8_0 ? k3_f32_from_f16(((const struct k3_q8_0 *)blocks)[b].d)
-                              : ((const struct k3_q8_K *)blocks)[b].d;
-}
-
-static const int8_t *act_codes(enum k3_act act, const void *blocks, size_t b)
-{
-    return act == K3_ACT_Q8_0 ? ((const struct k3_q8_0 *)blocks)[b].q : ((const struct k3_q8_K *)blocks)[b].q;
-}
-
 struct reference {
     float bits;   /* by the formula at the head of portable.c */
     double exact; /* without rounding */
@@ -101,12 +92,13 @@ struct reference {
 static struct reference reference_dot(enum k3_type type, const uint8_t *row, const void *act, size_t n)
 {
     const struct k3_type_info *info = k3_type_info(type);
+    struct k3_rounded x = k3_rounded_row(k3_act_for(type), act, n);
     struct reference r = {0};
     float w[256];
     for (size_t b = 0; b < n / info->block; b++) {
         const uint8_t *block = row + b * info->block_bytes;
-        const int8_t *q = act_codes(k3_act_for(type), act, b);
-        float dw = block_scale(type, block), dx = act_scale(k3_act_for(type), act, b);
+        const int8_t *q = x.q + b * info->block;
+        float dw = block_scale(type, block), dx = x.d[b];
         k3_decoder(type)(block, w, info->block);
         double sum = 0;
         for (size_t j = 0; j < info->block; j++) sum += (double)w[j] * q[j];
@@ -122,12 +114,12 @@ static struct reference reference_dot(enum k3_type type, const uint8_t *row, con
 struct row {
     uint8_t bytes[MAX_BLOCKS * 66];
     float x[MAX_BLOCKS * 256];
-    struct k3_q8_K act[MAX_BLOCKS];
+    _Alignas(64) unsigned char act[MAX_BLOCKS * 384];
 };
 
 static void check_blocks(enum k3_type type, struct row *row, size_t n)
 {
-    kernels[0]->round[k3_act_for(type)](row->x, row->act, n);
+    k3_kernels_portable.round[k3_act_for(type)](row->x, row->act, n);
     check_bits(type, row->bytes, row->act, n, reference_dot(type, row->bytes, row->act, n).bits);
 }
 
@@ -150,7 +142,7 @@ static void products_of_random_blocks_are_as_defined(void **state)
                 check_blocks(block_types[t], &row, n);
 
                 struct reference ref = reference_dot(block_types[t], row.bytes, row.act, n);
-                float result = k3_kernels_best()->dot[block_types[t]](row.bytes, row.act, n);
+                float result = product_of(k3_kernels_best(), block_types[t], row.bytes, row.act, n);
                 if (fabs(result - ref.exact) > 1e-6 * ref.size + 1e-12)
                     fail_msg("%s, n = %zu: %.9g, exactly %.9g", info->name, n, result, ref.exact);
             }
@@ -207,7 +199,9 @@ static void the_largest_sum_of_iq2_xxs_is_whole(void **state)
 static void products_agree_with_the_vectors(void **state)
 {
     (void)state;
-    struct k3_q8_K *act = read_vector("act", ".q8_K", 4 * sizeof *act);
+    float *x = read_vector("act", ".f32", VECTOR_N * sizeof(float));
+    _Alignas(64) unsigned char act[4 * 384];
+    k3_kernels_portable.round[K3_ACT_Q8_K](x, act, VECTOR_N); /* test_round.c: these are the vectors' */
     FILE *file = fopen(K3_TEST_DATA "/quant/vectors/dots.txt", "r");
     assert_non_null(file);
     char type_name[16], kind[8];
@@ -229,7 +223,7 @@ static void products_agree_with_the_vectors(void **state)
     }
     assert_int_equal(lines, 4);
     fclose(file);
-    free(act);
+    free(x);
 }
 
 static void a_nan_in_the_activations_is_seen_in_the_product(void **state)
@@ -238,9 +232,11 @@ static void a_nan_in_the_activations_is_seen_in_the_product(void **state)
     for (size_t t = 0; t < 4; t++) {
         const struct k3_type_info *info = k3_type_info(block_types[t]);
         struct row row = {.x = {[3] = NAN}};
-        kernels[1]->round[k3_act_for(block_types[t])](row.x, row.act, 2 * info->block);
-        for (int k = 0; k < 2; k++)
-            assert_true(isnan(kernels[k]->dot[block_types[t]](row.bytes, row.act, 2 * info->block)));
+        const struct k3_kernels *kernels;
+        for (size_t k = 0; (kernels = k3_kernels_at(k)); k++) {
+            kernels->round[k3_act_for(block_types[t])](row.x, row.act, 2 * info->block);
+            assert_true(isnan(product_of(kernels, block_types[t], row.bytes, row.act, 2 * info->block)));
+        }
     }
 }
 
@@ -294,14 +290,16 @@ static void products_of_floats_are_as_defined_for_any_length(void **state)
 static void every_direct_product_has_its_activations(void **state)
 {
     (void)state;
-    for (int k = 0; k < 2; k++) {
-        assert_non_null(kernels[k]->name);
-        assert_null(kernels[k]->round[K3_ACT_F32]);
+    const struct k3_kernels *kernels;
+    for (size_t k = 0; (kernels = k3_kernels_at(k)); k++) {
+        assert_non_null(kernels->name);
+        assert_non_null(kernels->dot);
+        assert_null(kernels->round[K3_ACT_F32]);
         for (int type = 0; type < K3_TYPE_COUNT; type++) {
             enum k3_act act = k3_act_for((enum k3_type)type);
-            if (!kernels[k]->dot[type]) assert_int_equal(act, K3_ACT_F32);
-            if (act != K3_ACT_F32) assert_non_null(kernels[k]->round[act]);
-            assert_int_equal(kernels[0]->dot[type] != NULL, kernels[k]->dot[type] != NULL);
+            if (!kernels->product[type]) assert_int_equal(act, K3_ACT_F32);
+            if (act != K3_ACT_F32) assert_non_null(kernels->round[act]);
+            assert_int_equal(k3_kernels_portable.product[type] != NULL, kernels->product[type] != NULL);
         }
     }
     assert_int_equal(k3_act_for(K3_TYPE_Q8_0), K3_ACT_Q8_0);
@@ -316,8 +314,8 @@ static void activations_have_the_bytes_of_their_blocks(void **state)
 {
     (void)state;
     assert_int_equal(k3_act_bytes(K3_ACT_F32, 3584), 14336);
-    assert_int_equal(k3_act_bytes(K3_ACT_Q8_0, 3584), 112 * 34);
-    assert_int_equal(k3_act_bytes(K3_ACT_Q8_K, 3584), 14 * 292);
+    assert_int_equal(k3_act_bytes(K3_ACT_Q8_0, 3584), 4288); /* 3584 + 112 * (4 + 2), rounded up to 64 */
+    assert_int_equal(k3_act_bytes(K3_ACT_Q8_K, 3584), 4544); /* 3584 + 14 * (4 + 64), rounded up */
 }
 
 int main(void)
@@ -332,5 +330,5 @@ int main(void)
         cmocka_unit_test(every_direct_product_has_its_activations),
         cmocka_unit_test(activations_have_the_bytes_of_their_blocks),
     };
-    return cmocka_run_group_tests(tests, choose_kernels, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
