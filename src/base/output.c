@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* Whether `path` may be replaced: it is not there, or a regular file that is no model. */
@@ -58,6 +59,16 @@ k3_status k3_output_open(const char *path, struct k3_output *output, struct k3_e
     }
     use_common_mode(output->fd);
     return K3_OK;
+}
+
+k3_status k3_output_expect(const struct k3_output *output, uint64_t bytes, struct k3_error *err)
+{
+    struct statvfs fs;
+    if (fstatvfs(output->fd, &fs) != 0) return K3_OK; /* then writing will tell */
+    uint64_t unit = fs.f_frsize, free_bytes;
+    if (__builtin_mul_overflow((uint64_t)fs.f_bavail, unit, &free_bytes) || bytes <= free_bytes) return K3_OK;
+    return k3_fail(err, K3_ERR_IO, "%s: needs %.2f GB, but its file system has only %.2f GB free",
+                   output->path, (double)bytes / 1e9, (double)free_bytes / 1e9);
 }
 
 k3_status k3_output_write(struct k3_output *output, const void *bytes, size_t n, struct k3_error *err)

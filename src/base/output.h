@@ -15,6 +15,9 @@ struct k3_output {
 
 /* Refuses a path that is no regular file, and a file that begins as GGUF files do. */
 k3_status k3_output_open(const char *path, struct k3_output *output, struct k3_error *err);
+
+/* Refuses, before anything is written, what the drive has no room for. */
+k3_status k3_output_expect(const struct k3_output *output, uint64_t bytes, struct k3_error *err);
 k3_status k3_output_write(struct k3_output *output, const void *bytes, size_t n, struct k3_error *err);
 
 /* Puts the file in its place and closes. On failure nothing is left behind. */

@@ -309,6 +309,8 @@ static k3_status begin(struct k3_gguf_writer *w, struct k3_error *err)
     k3_status status = check_memory(&start, err);
     if (status == K3_OK) status = check_different(w, "key", w->taken, w->n_keys, err);
     if (status == K3_OK) status = check_different(w, "tensor", w->taken + w->n_keys, w->n_tensors, err);
+    uint64_t header = aligned((uint64_t)start.n + w->keys.n + w->tensors.n);
+    if (status == K3_OK) status = k3_output_expect(&w->out, header + w->end, err);
     if (status == K3_OK) status = k3_output_write(&w->out, start.at, start.n, err);
     if (status == K3_OK) status = k3_output_write(&w->out, w->keys.at, w->keys.n, err);
     if (status == K3_OK) status = k3_output_write(&w->out, w->tensors.at, w->tensors.n, err);

@@ -17,8 +17,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define HUGE_PAGE ((uint64_t)2 << 20)
-
 static uint64_t slab_bytes(const struct k3_plan *plan, const struct k3_gguf_tensor *t)
 {
     return t->bytes / plan->hp.n_experts;
@@ -49,14 +47,14 @@ uint64_t k3_slots_bytes_each(const struct k3_plan *plan)
  * the table of pages, and the kernel most of its work for each read; where there are none, small ones do. */
 static k3_status map_memory(struct k3_slots *s, struct k3_error *err)
 {
-    if (s->n > (SIZE_MAX / 2 - HUGE_PAGE) / s->slot_bytes)
+    if (s->n > (SIZE_MAX / 2 - K3_HUGE_PAGE) / s->slot_bytes)
         return k3_fail_memory(err, "the slots of experts", UINT64_MAX);
-    s->mapping_bytes = s->n * s->slot_bytes + HUGE_PAGE;
+    s->mapping_bytes = s->n * s->slot_bytes + K3_HUGE_PAGE;
     void *mapping = mmap(NULL, s->mapping_bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) return k3_fail_memory(err, "the slots of experts", s->mapping_bytes);
     s->mapping = mapping;
-    uintptr_t begin = ((uintptr_t)mapping + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t begin = ((uintptr_t)mapping + K3_HUGE_PAGE - 1) / K3_HUGE_PAGE * K3_HUGE_PAGE;
     s->memory = (unsigned char *)begin;
     madvise(s->memory, s->n * s->slot_bytes, MADV_HUGEPAGE);
     return K3_OK;

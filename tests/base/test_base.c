@@ -79,6 +79,11 @@ static void a_buffer_that_cannot_be_is_refused(void **state)
     assert_non_null(x);
     assert_int_equal((uintptr_t)x % 64, 0);
     free(x);
+    unsigned char *large = k3_buffer_alloc(5 << 20, 1);
+    assert_non_null(large);
+    assert_int_equal((uintptr_t)large % K3_HUGE_PAGE, 0);
+    for (size_t i = 0; i < K3_BUFFER_PAD; i++) assert_int_equal(large[(5 << 20) + i], 0);
+    free(large);
 }
 
 static void files_are_read_exactly_or_not_at_all(void **state)

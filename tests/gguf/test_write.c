@@ -302,15 +302,31 @@ static void a_full_disk_is_told_and_leaves_nothing(void **state)
     assert_int_equal(files_in_folder(), 0);
 }
 
+static void a_model_that_the_drive_has_no_room_for_is_refused_at_once(void **state)
+{
+    (void)state;
+    static const unsigned char data[32];
+    struct k3_gguf_writer *w = create("huge.gguf");
+    check(k3_gguf_put_tensor(w, "t", K3_TYPE_F32, 1, (uint64_t[]){(uint64_t)1 << 58}, &err));
+    assert_int_equal(k3_gguf_put_data(w, data, sizeof data, &err), K3_ERR_IO);
+    assert_non_null(strstr(err.message, "huge.gguf: needs 1152921504.61 GB, but its file system has only"));
+    k3_gguf_writer_free(w);
+    assert_int_equal(files_in_folder(), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_kind_of_key_comes_back),           TEST(a_copy_of_a_model_holds_the_same),
-        TEST(one_piece_may_hold_several_tensors),     TEST(a_model_is_never_overwritten),
-        TEST(what_is_not_committed_leaves_nothing),   TEST(mistakes_are_told),
+        TEST(every_kind_of_key_comes_back),
+        TEST(a_copy_of_a_model_holds_the_same),
+        TEST(one_piece_may_hold_several_tensors),
+        TEST(a_model_is_never_overwritten),
+        TEST(what_is_not_committed_leaves_nothing),
+        TEST(mistakes_are_told),
         TEST(a_full_disk_is_told_and_leaves_nothing),
+        TEST(a_model_that_the_drive_has_no_room_for_is_refused_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
