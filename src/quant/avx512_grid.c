@@ -218,14 +218,22 @@ K3_INLINE __m512i look_up(const __m512i table[4], __m512i index, __mmask64 upper
 
 #define ODD_DWORDS 0xaaaa
 
-/* The codes of two rows' blocks. 64-bit lane j is record j: the lower bytes of its four codes, then the upper ones. */
-K3_INLINE void iq2_xxs_codes(const struct iq2_xxs_book *book, __m512i a, __m512i b, __m512i codes[2])
+/* The blocks of two rows. 64-bit lane j of codes[i] is record j: the lower bytes of its four codes, then the upper ones. */
+struct iq2_xxs_pair {
+    __m512i records[2], codes[2];
+};
+
+K3_INLINE struct iq2_xxs_pair iq2_xxs_pair(const struct iq2_xxs_book *book, const uint8_t *block,
+                                           size_t to_second)
 {
-    __m512i index = _mm512_mask_blend_epi32(ODD_DWORDS, a, _mm512_slli_epi64(b, 32));
+    struct iq2_xxs_pair p = {
+        .records = {_mm512_loadu_si512(block + 2), _mm512_loadu_si512(block + to_second + 2)}};
+    __m512i index = _mm512_mask_blend_epi32(ODD_DWORDS, p.records[0], _mm512_slli_epi64(p.records[1], 32));
     __mmask64 upper = _mm512_movepi8_mask(index);
     __m512i low = look_up(book->low, index, upper), high = look_up(book->high, index, upper);
-    codes[0] = _mm512_mask_blend_epi32(ODD_DWORDS, low, _mm512_slli_epi64(high, 32));
-    codes[1] = _mm512_mask_blend_epi32(ODD_DWORDS, _mm512_srli_epi64(low, 32), high);
+    p.codes[0] = _mm512_mask_blend_epi32(ODD_DWORDS, low, _mm512_slli_epi64(high, 32));
+    p.codes[1] = _mm512_mask_blend_epi32(ODD_DWORDS, _mm512_srli_epi64(low, 32), high);
+    return p;
 }
 
 struct iq2_xxs_weights {
@@ -233,7 +241,7 @@ struct iq2_xxs_weights {
     __m512i scale; /* two dwords for each record */
 };
 
-/* Where the digits of code k are in a lane of iq2_xxs_codes. */
+/* Where the digits of code k are in a lane of codes. */
 #define SPLIT_DIGITS_AT(k) _mm512_set1_epi64(0x2624222006040200 + 0x0808080808080808 * (k))
 
 K3_INLINE struct iq2_xxs_weights iq2_xxs_weights(__m512i records, __m512i codes)
@@ -279,29 +287,32 @@ K3_INLINE __m512i iq2_xxs_sum(const struct iq2_xxs_weights *w, const struct spre
 K3_INLINE void iq2_xxs_group(const struct k3_product *p, const struct iq2_xxs_book *book, size_t row,
                              size_t rows, size_t column, const size_t columns)
 {
-    const uint8_t *first = p->rows + row * p->row_bytes;
+    const size_t block_bytes = sizeof(struct k3_block_iq2_xxs), n_blocks = p->n / 256;
+    const uint8_t *first = p->rows + row * p->row_bytes, *block = first;
     __m512 acc[K3_MAX_COLUMNS];
     __m512i sums[K3_MAX_COLUMNS][ROWS] = {0};
     _Alignas(32) uint16_t d[ROWS] = {0};
     struct spread x[K3_MAX_COLUMNS];
     for (size_t c = 0; c < columns; c++) acc[c] = _mm512_setzero_ps();
 
-    for (size_t b = 0; b < p->n / 256; b++) {
-        const uint8_t *block = first + b * sizeof(struct k3_block_iq2_xxs);
+    /* A row without a partner is its own. The codes of two rows are looked up while the two before them are multiplied. */
+    struct iq2_xxs_pair next = iq2_xxs_pair(book, first, rows > 1 ? p->row_bytes : 0);
+    for (size_t b = 0; b < n_blocks; b++) {
         for (size_t c = 0; c < columns; c++) {
             struct k3_rounded act = k3_rounded_row(K3_ACT_Q8_K, k3_product_acts(p, column + c), p->n);
             iq2_xxs_spread(&act, b, &x[c]);
         }
         for (size_t r = 0; r < rows; r++) d[r] = k3_load_u16(block + r * p->row_bytes);
         for (size_t r = 0; r < rows; r += 2) {
-            prefetch_next(p, row, b, r, sizeof(struct k3_block_iq2_xxs));
-            prefetch_next(p, row, b, r + 1, sizeof(struct k3_block_iq2_xxs));
-            /* A row without a partner is its own. */
-            const uint8_t *even = block + r * p->row_bytes, *odd = r + 1 < rows ? even + p->row_bytes : even;
-            __m512i records[2] = {_mm512_loadu_si512(even + 2), _mm512_loadu_si512(odd + 2)}, codes[2];
-            iq2_xxs_codes(book, records[0], records[1], codes);
+            prefetch_next(p, row, b, r, block_bytes);
+            prefetch_next(p, row, b, r + 1, block_bytes);
+            /* The next two rows, or the first two of the next block, or the first of all once more. */
+            size_t after = r + 2 < rows ? r + 2 : 0;
+            if (after == 0) block = b + 1 < n_blocks ? block + block_bytes : first;
+            const struct iq2_xxs_pair pair = next;
+            next = iq2_xxs_pair(book, block + after * p->row_bytes, after + 1 < rows ? p->row_bytes : 0);
             for (size_t i = 0; i < 2; i++) {
-                struct iq2_xxs_weights w = iq2_xxs_weights(records[i], codes[i]);
+                struct iq2_xxs_weights w = iq2_xxs_weights(pair.records[i], pair.codes[i]);
                 for (size_t c = 0; c < columns; c++) sums[c][r + i] = iq2_xxs_sum(&w, &x[c]);
             }
         }
