@@ -20,7 +20,8 @@ static void detect(void)
     features.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi") &&
-                      __builtin_cpu_supports("avx512bitalg");
+                      __builtin_cpu_supports("avx512bitalg") && __builtin_cpu_supports("gfni") &&
+                      __builtin_cpu_supports("bmi2");
 
     unsigned a, b, c, d;
     if (__get_cpuid(1, &a, &b, &c, &d)) features.avx2 = features.avx2 && (c & bit_F16C);

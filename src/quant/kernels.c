@@ -62,11 +62,21 @@ static bool runs_anywhere(const struct k3_cpu *cpu)
     return true;
 }
 
+#if defined(__x86_64__)
+static bool runs_with_avx512(const struct k3_cpu *cpu)
+{
+    return cpu->avx512;
+}
+#endif
+
 /* Best first; the last one runs anywhere. */
 static const struct candidate {
     const struct k3_kernels *kernels;
     bool (*runs_on)(const struct k3_cpu *cpu);
 } candidates[] = {
+#if defined(__x86_64__)
+    {&k3_kernels_avx512, runs_with_avx512},
+#endif
     {&k3_kernels_portable, runs_anywhere},
 };
 
