@@ -8,6 +8,7 @@
 
 #include "base/threads.h"
 #include "model/device.h"
+#include "ops/vectors.h"
 #include "quant/quant.h"
 
 /* A weight matrix: `rows` rows of `cols` weights; y = W x has `rows` values. A stack of matrices (one per
@@ -27,13 +28,14 @@ struct k3_matrix k3_matrix_slice(const struct k3_matrix *m, size_t first, size_t
 struct k3_compute {
     struct k3_pool *pool; /* not owned */
     const struct k3_kernels *kernels;
+    const struct k3_vectors *vectors; /* that go with them */
     bool exact;               /* activations stay f32 and weights are decoded to f32 */
     const struct k3_tap *tap; /* may be NULL */
 
     size_t max_batch, max_cols; /* tokens in a batch; values in the longest row */
     size_t acts_bytes, row_bytes;
     unsigned char *acts; /* acts_bytes: rounded activations of one product */
-    unsigned char *rows; /* [threads] row_bytes: a decoded weight row, or rounded activations of one head */
+    unsigned char *rows; /* [threads] row_bytes: a decoded weight row */
 };
 
 k3_status k3_compute_create(struct k3_compute *c, struct k3_pool *pool, bool exact, size_t max_batch,
@@ -66,15 +68,10 @@ void k3_matmul(struct k3_compute *c, const struct k3_matrix *w, const float *x, 
 /* As k3_matmul, with f32 activations whatever the type: for what must be f32 (architecture.md section 9). */
 void k3_matmul_f32(struct k3_compute *c, const struct k3_matrix *w, const float *x, size_t n, float *y);
 
-/* y = W x for one column by one thread, for work that is divided in another way. */
-void k3_matvec_serial(const struct k3_compute *c, const struct k3_matrix *w, const float *x, float *y,
-                      int thread);
-
-/* sum of a[i] * b[i], in the order of the f32 kernel */
-static inline float k3_dot(const struct k3_compute *c, const float *a, const float *b, size_t n)
-{
-    return c->kernels->dot(a, b, n);
-}
+/* As k3_matmul, by one thread, for work that is divided in another way. Rows of x and y are x_stride and y_stride floats
+ * apart; `buffer` is that of k3_round, at a multiple of 64. */
+void k3_matmul_serial(const struct k3_compute *c, const struct k3_matrix *w, const float *x, size_t x_stride,
+                      size_t n, float *y, size_t y_stride, void *buffer, int thread);
 
 /* ---- taps ---- */
 

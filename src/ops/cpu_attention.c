@@ -28,11 +28,23 @@ static void project_and_convolve(struct k3_cpu_device *dev, uint32_t layer, enum
     memcpy(history, z + dev->n * width, kept * sizeof *z);
 }
 
-static void exp_all(void *ctx, size_t begin, size_t end, int thread)
+static void transpose(float *x, size_t dim)
 {
-    float *x = ctx;
-    (void)thread;
-    for (size_t i = begin; i < end; i++) x[i] = k3_expf(x[i]);
+    for (size_t i = 0; i < dim; i++)
+        for (size_t j = 0; j < i; j++) {
+            float swap = x[i * dim + j];
+            x[i * dim + j] = x[j * dim + i];
+            x[j * dim + i] = swap;
+        }
+}
+
+/* Taps see the state as the reference has it: [value][key]. */
+static void show_state(const struct k3_compute *c, int layer, float *state, size_t heads, size_t dim)
+{
+    if (!c->tap) return;
+    for (size_t h = 0; h < heads; h++) transpose(state + h * dim * dim, dim);
+    k3_show(c, "kda_state", layer, 0, state, heads * dim, dim);
+    for (size_t h = 0; h < heads; h++) transpose(state + h * dim * dim, dim);
 }
 
 /* architecture.md section 5, steps 1 to 9 */
@@ -62,14 +74,14 @@ void k3_cpu_kda(struct k3_cpu_device *dev, uint32_t layer, float *out)
     k3_kda_gate(c, alpha, vector(dev, layer, K3_KDA_A), vector(dev, layer, K3_KDA_DT), hp->bounded_gate,
                 hp->gate_floor, n, heads, dim);
     k3_show(c, "kda_g1", (int)layer, 0, alpha, n, wide);
-    k3_pool_run(c->pool, exp_all, alpha, n * wide, 4096);
+    k3_exp(c, alpha, n * wide);
 
     k3_matmul(c, &w[K3_KDA_BETA], x, n, beta);
-    for (size_t i = 0; i < n * heads; i++) beta[i] = k3_sigmoid(beta[i]);
+    k3_sigmoids(c, beta, n * heads);
     k3_show(c, "kda_beta", (int)layer, 0, beta, n, heads);
 
     k3_kda_recur(c, q, k, v, alpha, beta, n, heads, dim, state, o);
-    k3_show(c, "kda_state", (int)layer, 0, state, heads * dim, dim);
+    show_state(c, (int)layer, state, heads, dim);
     k3_show(c, "kda_scan_out", (int)layer, 0, o, n, wide);
 
     k3_rms_norm(c, o, vector(dev, layer, K3_KDA_NORM), hp->eps, n * heads, dim, o);

@@ -40,7 +40,7 @@ static void lay_out(struct k3_cpu_scratch *s, struct k3_layout *l, const struct 
     s->router = k3_layout_add(l, batch * hp->n_experts, f);
     s->latent = k3_layout_add(l, batch * hp->latent, f);
     s->probs = k3_layout_add(l, batch * (n_bank + 1), f);
-    s->mla = k3_layout_add(l, (size_t)n_threads * k3_mla_scratch(hp->kv_rank, hp->pe_dim), f);
+    s->mla = k3_layout_add(l, (size_t)n_threads * k3_mla_scratch(hp->kv_rank, hp->pe_dim, hp->qk_dim), f);
     s->ids = k3_layout_add(l, batch * hp->top_k, sizeof *s->ids);
     s->weights = k3_layout_add(l, batch * hp->top_k, f);
     for (size_t i = 0; i < sizeof s->wide / sizeof *s->wide; i++)

@@ -55,7 +55,7 @@ struct k3_cpu_device {
 
 struct k3_state {
     struct k3_cpu_device *device;
-    /* KDA state [H][dk][dk] of every KDA layer, then its three convolution histories [W-1][H*dk]. */
+    /* KDA state [H][key dk][value dk] of every KDA layer, then its three convolution histories [W-1][H*dk]. */
     float *recurrent;
     size_t recurrent_floats;
     void **caches; /* [n_layers], NULL for KDA layers: rows of k3_mla_row_bytes */

@@ -132,7 +132,7 @@ static void sum_tokens(void *ctx, size_t begin, size_t end, int thread)
         for (size_t p = t * top_k; p < (t + 1) * top_k; p++) {
             const float *out = x->out + x->places[p] * width;
             float weight = x->routing.weights[p];
-            for (size_t d = 0; d < width; d++) sum[d] += weight * out[d];
+            x->c->vectors->add_scaled(sum, weight, out, width);
         }
     }
 }

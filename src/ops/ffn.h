@@ -11,6 +11,12 @@ void k3_situ(struct k3_compute *c, float *g, const float *u, float b1, float b2,
 /* x[i] *= sigmoid(gate[i]) */
 void k3_gate(struct k3_compute *c, float *x, const float *gate, size_t n);
 
+/* x[i] = exp(x[i]) */
+void k3_exp(struct k3_compute *c, float *x, size_t n);
+
+/* x[i] = sigmoid(x[i]) */
+void k3_sigmoids(struct k3_compute *c, float *x, size_t n);
+
 /* x[i] += y[i] */
 void k3_add(struct k3_compute *c, float *x, const float *y, size_t n);
 

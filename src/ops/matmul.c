@@ -38,6 +38,7 @@ k3_status k3_compute_create(struct k3_compute *c, struct k3_pool *pool, bool exa
                             size_t max_cols, struct k3_error *err)
 {
     *c = (struct k3_compute){.pool = pool, .kernels = k3_kernels_best(), .exact = exact};
+    c->vectors = k3_vectors_for(c->kernels);
     c->max_batch = max_batch;
     c->max_cols = max_cols;
     c->row_bytes = scratch_row(max_cols);
@@ -66,14 +67,15 @@ struct rounding {
     k3_act_fn round;
     const float *x;
     unsigned char *to;
-    size_t cols, stride;
+    size_t x_stride, stride; /* floats and bytes from one row to the next */
+    size_t cols;
 };
 
 static void round_rows(void *ctx, size_t begin, size_t end, int thread)
 {
     const struct rounding *r = ctx;
     (void)thread;
-    for (size_t i = begin; i < end; i++) r->round(r->x + i * r->cols, r->to + i * r->stride, r->cols);
+    for (size_t i = begin; i < end; i++) r->round(r->x + i * r->x_stride, r->to + i * r->stride, r->cols);
 }
 
 struct k3_acts k3_round(struct k3_compute *c, enum k3_type type, const float *x, size_t n, size_t cols,
@@ -82,7 +84,7 @@ struct k3_acts k3_round(struct k3_compute *c, enum k3_type type, const float *x,
     enum k3_act act = act_of(c, type);
     size_t stride = k3_act_bytes(act, cols);
     if (act == K3_ACT_F32) return (struct k3_acts){(const unsigned char *)x, stride};
-    struct rounding r = {c->kernels->round[act], x, buffer, cols, stride};
+    struct rounding r = {c->kernels->round[act], x, buffer, cols, stride, cols};
     k3_pool_run(c->pool, round_rows, &r, n, 4);
     return (struct k3_acts){buffer, stride};
 }
@@ -156,16 +158,18 @@ void k3_matmul_f32(struct k3_compute *c, const struct k3_matrix *w, const float 
     k3_pool_run(c->pool, multiply_rows, &work, w->rows, ROW_GRAIN);
 }
 
-void k3_matvec_serial(const struct k3_compute *c, const struct k3_matrix *w, const float *x, float *y,
-                      int thread)
+void k3_matmul_serial(const struct k3_compute *c, const struct k3_matrix *w, const float *x, size_t x_stride,
+                      size_t n, float *y, size_t y_stride, void *buffer, int thread)
 {
     enum k3_act act = act_of(c, w->type);
-    struct k3_acts acts = {(const unsigned char *)x, 0};
-    if (act != K3_ACT_F32) { /* the thread's row is free: only types that take f32 are decoded into it */
-        unsigned char *rounded = c->rows + (size_t)thread * c->row_bytes;
-        c->kernels->round[act](x, rounded, w->cols);
-        acts.rows = rounded;
+    struct k3_acts acts = {(const unsigned char *)x, x_stride * sizeof *x};
+    if (act != K3_ACT_F32) {
+        struct rounding r = {c->kernels->round[act],     x,      buffer, x_stride,
+                             k3_act_bytes(act, w->cols), w->cols};
+        round_rows(&r, 0, n, thread);
+        acts = (struct k3_acts){buffer, r.stride};
     }
-    struct work work = make_work(c, w, acts, NULL, 1, y, c->exact);
+    struct work work = make_work(c, w, acts, NULL, n, y, c->exact);
+    work.product.y_stride = y_stride;
     multiply_rows(&work, 0, w->rows, thread);
 }

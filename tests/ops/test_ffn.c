@@ -51,13 +51,14 @@ static void check_product(enum k3_type type, bool exact, double tolerance)
     struct test_random r = {(uint64_t)type + 100};
     unsigned char *rows = random_rows(&r, type, ROWS * COLS / k3_type_info(type)->block);
     struct k3_matrix w = k3_matrix_make(type, ROWS, COLS, rows);
-    float x[N * COLS], y[2][N * ROWS], serial[ROWS], weights[COLS];
+    float x[N * COLS], y[2][N * ROWS], serial[2 * ROWS], weights[COLS];
+    _Alignas(64) unsigned char buffer[2 * COLS * sizeof(float)];
     fill(&r, x, N * COLS, 1);
 
     for (int i = 0; i < 2; i++) {
         struct k3_compute c = computer(i, exact);
         k3_matmul(&c, &w, x, N, y[i]);
-        k3_matvec_serial(&c, &w, x + 2 * COLS, serial, 0);
+        k3_matmul_serial(&c, &w, x + 2 * COLS, COLS, 2, serial, ROWS, buffer, 0);
         assert_memory_equal(serial, y[i] + 2 * ROWS, sizeof serial);
         k3_compute_destroy(&c);
     }
