@@ -46,6 +46,21 @@ struct chunk {
 
 /* ---- what does not need the state ---- */
 
+/* Rows of a head lie far apart (48 KiB at K3's size), where the processor does not guess them: those of the next chunk
+ * are asked for while this one is computed. */
+static void ask_for(const struct k3_kda_head *h, size_t t)
+{
+    size_t at = t * h->stride;
+    if (t >= h->n) return;
+    for (size_t i = 0; i < h->dim; i += 16) {
+        __builtin_prefetch(h->q + at + i);
+        __builtin_prefetch(h->k + at + i);
+        __builtin_prefetch(h->v + at + i);
+        __builtin_prefetch(h->alpha + at + i);
+        __builtin_prefetch(h->o + at + i, 1);
+    }
+}
+
 static void decay_keys(struct chunk *w, const float *alpha, size_t t, size_t dim)
 {
     for (size_t s = 0; s < t; s++)
@@ -59,6 +74,7 @@ static void prepare(const struct k3_kda_head *h, struct chunk *w, size_t first, 
         size_t at = (first + t) * h->stride;
         const float *q = h->q + at, *k = h->k + at, *alpha = h->alpha + at;
         float beta = h->beta[(first + t) * h->beta_stride];
+        ask_for(h, first + t + C);
         decay_keys(w, alpha, t, dim);
         memcpy(w->decayed[t], k, dim * sizeof *k);
         for (size_t i = 0; i < dim; i++) w->c[i] = t ? w->c[i] * alpha[i] : alpha[i];
