@@ -25,8 +25,9 @@ struct k3_cpu_scratch {
     float *bank[K3_MAX_BANK]; /* [B][D] each */
     float *x;                 /* [B][D] mixed and normed input of a sublayer */
     float *y;                 /* [B][D] its output */
-    float *wide[7];           /* [B + W - 1][max(H*dk, H*dq, H*dv)] */
-    float *low;               /* [B][max(dk, Rq, Rk+dr, H)] */
+    float *wide[6];           /* [B + W - 1][max(H*dk, H*dq, H*dv)] */
+    float *low;               /* [B][max(dk, Rk+dr)] */
+    float *low_q;             /* [B][Rq] */
     float *beta;              /* [B][H] */
     float *ffn_gate, *ffn_up; /* [B][max(F0, Fs)] */
     float *router;            /* [B][E] */

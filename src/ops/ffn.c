@@ -25,6 +25,40 @@ void k3_situ(struct k3_compute *c, float *g, const float *u, float b1, float b2,
     k3_pool_run(c->pool, situ_elements, &e, n, FUNCTION_GRAIN);
 }
 
+/* Pieces of rows, one FFN after the other; all have as many rows. */
+struct gate_up {
+    const struct k3_compute *c;
+    const struct k3_gate_up *list;
+    size_t grain, n_pieces; /* rows in a piece; pieces of each FFN */
+    bool activate;
+    float b1, b2;
+};
+
+static void gate_up_pieces(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct gate_up *w = ctx;
+    for (size_t piece = begin; piece < end; piece++) {
+        const struct k3_job *gate = &w->list[piece / w->n_pieces].gate,
+                            *up = &w->list[piece / w->n_pieces].up;
+        size_t row = piece % w->n_pieces * w->grain, left = gate->w.rows - row;
+        size_t n_rows = left < w->grain ? left : w->grain;
+        k3_multiply_rows(w->c, gate, row, row + n_rows, thread);
+        k3_multiply_rows(w->c, up, row, row + n_rows, thread);
+        for (size_t i = 0; i < gate->n && w->activate; i++)
+            w->c->vectors->situ(gate->y + i * gate->y_stride + row, up->y + i * up->y_stride + row, w->b1,
+                                w->b2, n_rows);
+    }
+}
+
+void k3_gate_up(struct k3_compute *c, const struct k3_gate_up *list, size_t n_list, bool activate, float b1,
+                float b2)
+{
+    struct gate_up w = {.c = c, .list = list, .activate = activate, .b1 = b1, .b2 = b2};
+    w.grain = k3_row_grain(list->gate.n);
+    w.n_pieces = (list->gate.w.rows + w.grain - 1) / w.grain;
+    k3_pool_run(c->pool, gate_up_pieces, &w, n_list * w.n_pieces, 1);
+}
+
 static void gate_elements(void *ctx, size_t begin, size_t end, int thread)
 {
     const struct elements *e = ctx;
