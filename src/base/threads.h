@@ -19,9 +19,9 @@ int k3_pool_threads(const struct k3_pool *pool);
 /* Does items [begin, end) of the work `ctx` describes. `thread` is 0 .. n_threads-1, for scratch memory. */
 typedef void (*k3_work_fn)(void *ctx, size_t begin, size_t end, int thread);
 
-/* Runs fn over items 0 .. n_items-1 in pieces of at most `grain` items and returns when all are done.
- * One caller at a time; no work within work. When one thread does it all, it may get all items in one piece.
- */
+/* Runs fn over items 0 .. n_items-1 and returns when all are done. Pieces begin at multiples of `grain`; they are large
+ * at first and a grain in the end. n_items is below 2^40. One caller at a time; no work within work. When one thread
+ * does it all, it gets all items in one piece. */
 void k3_pool_run(struct k3_pool *pool, k3_work_fn fn, void *ctx, size_t n_items, size_t grain);
 
 #endif

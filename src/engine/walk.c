@@ -38,29 +38,39 @@ static struct k3_expert_matrices matrices_of(const struct k3_model *model, uint3
                                        k3_matrix_make(down, hp->latent, hp->n_expert_ffn, e->down)};
 }
 
-/* Takes every expert of the ticket as it is ready and computes it. */
+/* Waits for the next expert of the ticket. */
+static k3_status take_expert(struct k3_model *model, uint32_t layer, struct k3_ticket *ticket,
+                             struct k3_expert *expert, struct k3_error *err)
+{
+    uint64_t start = now(model);
+    k3_status status = k3_store_next(ticket, expert, err);
+    if (status != K3_OK) return status;
+    watch(model, "wait", (int)layer, start);
+    if (model->observer.step && expert->asked_ns)
+        model->observer.step(model->observer.ctx, "read", (int)layer, expert->asked_ns, expert->arrived_ns);
+    return K3_OK;
+}
+
+/* Takes every expert of the ticket as it is ready and computes it, together with others that are ready, too. */
 static k3_status compute_experts(struct k3_model *model, uint32_t layer, struct k3_ticket *ticket,
                                  struct k3_error *err)
 {
     struct k3_experts *experts = &model->experts;
-    k3_status status = K3_OK;
-    for (size_t i = 0; i < experts->n_chosen && status == K3_OK; i++) {
-        struct k3_expert expert;
-        uint64_t start = now(model);
-        status = k3_store_next(ticket, &expert, err);
-        if (status != K3_OK) break;
-        watch(model, "wait", (int)layer, start);
-        if (model->observer.step && expert.asked_ns)
-            model->observer.step(model->observer.ctx, "read", (int)layer, expert.asked_ns, expert.arrived_ns);
-
-        uint64_t compute_start = k3_now_ns();
-        struct k3_expert_matrices m = matrices_of(model, layer, &expert);
-        k3_experts_compute(experts, expert.index, &m);
-        model->expert_ns[layer] += k3_now_ns() - compute_start;
-        watch(model, "expert", (int)layer, compute_start);
-        k3_store_give_back(ticket, &expert);
+    struct k3_expert taken[K3_EXPERT_ROWS];
+    struct k3_ready_expert ready[K3_EXPERT_ROWS];
+    for (size_t done = 0, n; done < experts->n_chosen; done += n) {
+        for (n = 0; !n || (k3_experts_fit(experts, ready, n) && k3_store_has_next(ticket)); n++) {
+            k3_status status = take_expert(model, layer, ticket, &taken[n], err);
+            if (status != K3_OK) return status;
+            ready[n] = (struct k3_ready_expert){taken[n].index, matrices_of(model, layer, &taken[n])};
+        }
+        uint64_t start = k3_now_ns();
+        k3_experts_compute(experts, ready, n);
+        model->expert_ns[layer] += k3_now_ns() - start;
+        watch(model, "expert", (int)layer, start);
+        for (size_t i = 0; i < n; i++) k3_store_give_back(ticket, &taken[i]);
     }
-    return status;
+    return K3_OK;
 }
 
 static k3_status moe(struct k3_session *session, uint32_t layer, size_t n, struct k3_error *err)

@@ -26,7 +26,7 @@ static void lay_out(struct k3_cpu_scratch *s, struct k3_layout *l, const struct 
     size_t f = sizeof(float), heads = hp->n_heads;
     size_t n_bank = hp->res_block ? (hp->n_layers + hp->res_block - 1) / hp->res_block : 0;
     size_t wide = heads * max(hp->kda_dim, max(hp->qk_dim, hp->v_dim));
-    size_t low = max(max(hp->kda_dim, hp->q_rank), hp->kv_rank + hp->pe_dim);
+    size_t low = max(hp->kda_dim, hp->kv_rank + hp->pe_dim);
     size_t ffn = max(hp->n_ffn, hp->n_shared_ffn);
 
     s->p = k3_layout_add(l, batch * hp->n_embd, f);
@@ -34,13 +34,14 @@ static void lay_out(struct k3_cpu_scratch *s, struct k3_layout *l, const struct 
     s->y = k3_layout_add(l, batch * hp->n_embd, f);
     s->norm_rows = k3_layout_add(l, batch * hp->n_embd, f);
     s->low = k3_layout_add(l, batch * low, f);
+    s->low_q = k3_layout_add(l, batch * hp->q_rank, f);
     s->beta = k3_layout_add(l, batch * heads, f);
     s->ffn_gate = k3_layout_add(l, batch * ffn, f);
     s->ffn_up = k3_layout_add(l, batch * ffn, f);
     s->router = k3_layout_add(l, batch * hp->n_experts, f);
     s->latent = k3_layout_add(l, batch * hp->latent, f);
     s->probs = k3_layout_add(l, batch * (n_bank + 1), f);
-    s->mla = k3_layout_add(l, (size_t)n_threads * k3_mla_scratch(hp->kv_rank, hp->pe_dim), f);
+    s->mla = k3_layout_add(l, (size_t)n_threads * k3_mla_scratch(hp->kv_rank, hp->pe_dim, hp->qk_dim), f);
     s->ids = k3_layout_add(l, batch * hp->top_k, sizeof *s->ids);
     s->weights = k3_layout_add(l, batch * hp->top_k, f);
     for (size_t i = 0; i < sizeof s->wide / sizeof *s->wide; i++)
@@ -213,10 +214,15 @@ static void mlp(struct k3_cpu_device *dev, const struct k3_matrix *gate, const s
 {
     struct k3_compute *c = &dev->compute;
     struct k3_cpu_scratch *s = &dev->scratch;
-    k3_matmul(c, gate, s->x, dev->n, s->ffn_gate);
-    k3_matmul(c, up, s->x, dev->n, s->ffn_up);
-    k3_situ(c, s->ffn_gate, s->ffn_up, dev->hp->situ_beta, dev->hp->situ_linear_beta, dev->n * gate->rows);
-    k3_matmul(c, down, s->ffn_gate, dev->n, s->y);
+    size_t n = dev->n, rows = gate->rows;
+    struct k3_acts gate_acts = k3_round(c, gate->type, s->x, n, gate->cols, c->acts);
+    struct k3_acts up_acts =
+        up->type == gate->type ? gate_acts
+                               : k3_round(c, up->type, s->x, n, up->cols, s->y); /* y is free until the end */
+    struct k3_gate_up ffn = {{*gate, gate_acts, NULL, n, s->ffn_gate, rows, false},
+                             {*up, up_acts, NULL, n, s->ffn_up, rows, false}};
+    k3_gate_up(c, &ffn, 1, true, dev->hp->situ_beta, dev->hp->situ_linear_beta);
+    k3_matmul(c, down, s->ffn_gate, n, s->y);
 }
 
 static void add_ffn_output(struct k3_cpu_device *dev, uint32_t layer)

@@ -25,8 +25,9 @@ struct k3_cpu_scratch {
     float *bank[K3_MAX_BANK]; /* [B][D] each */
     float *x;                 /* [B][D] mixed and normed input of a sublayer */
     float *y;                 /* [B][D] its output */
-    float *wide[7];           /* [B + W - 1][max(H*dk, H*dq, H*dv)] */
-    float *low;               /* [B][max(dk, Rq, Rk+dr, H)] */
+    float *wide[6];           /* [B + W - 1][max(H*dk, H*dq, H*dv)] */
+    float *low;               /* [B][max(dk, Rk+dr)] */
+    float *low_q;             /* [B][Rq] */
     float *beta;              /* [B][H] */
     float *ffn_gate, *ffn_up; /* [B][max(F0, Fs)] */
     float *router;            /* [B][E] */
@@ -55,7 +56,7 @@ struct k3_cpu_device {
 
 struct k3_state {
     struct k3_cpu_device *device;
-    /* KDA state [H][dk][dk] of every KDA layer, then its three convolution histories [W-1][H*dk]. */
+    /* KDA state [H][key dk][value dk] of every KDA layer, then its three convolution histories [W-1][H*dk]. */
     float *recurrent;
     size_t recurrent_floats;
     void **caches; /* [n_layers], NULL for KDA layers: rows of k3_mla_row_bytes */

@@ -17,8 +17,10 @@ static void lay_out(struct k3_experts *x, struct k3_layout *l, const struct k3_h
     x->places = k3_layout_add(l, pairs, sizeof *x->places);
     x->gate_buffer = k3_layout_add(l, batch, row);
     x->up_buffer = k3_layout_add(l, batch, row);
-    x->hidden_gate = k3_layout_add(l, batch, hidden);
-    x->hidden_up = k3_layout_add(l, batch, hidden);
+    x->max_rows = batch + K3_EXPERT_ROWS - 1; /* the last one of a group may have all tokens */
+    x->hidden_gate = k3_layout_add(l, x->max_rows, hidden);
+    x->hidden_up = k3_layout_add(l, x->max_rows, hidden);
+    x->down_buffer = k3_layout_add(l, x->max_rows, hidden);
     x->out = k3_layout_add(l, pairs, row);
     x->sum = k3_layout_add(l, batch, row);
 }
@@ -95,30 +97,70 @@ static void show_rows(const struct k3_experts *x, const char *name, size_t i, co
     }
 }
 
-void k3_experts_compute(struct k3_experts *x, size_t i, const struct k3_expert_matrices *m)
+static size_t rows_of(const struct k3_experts *x, const struct k3_ready_expert *e)
+{
+    return x->first[e->index + 1] - x->first[e->index];
+}
+
+bool k3_experts_fit(const struct k3_experts *x, const struct k3_ready_expert *list, size_t n)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < n; i++) rows += rows_of(x, &list[i]);
+    return rows < K3_EXPERT_ROWS;
+}
+
+/* Once per layer: its experts have the same types. */
+static void round_latent(struct k3_experts *x, const struct k3_expert_matrices *m)
+{
+    if (x->rounded) return;
+    x->gate_acts = k3_round(x->c, m->gate.type, x->routing.latent, x->n, x->hp->latent, x->gate_buffer);
+    x->up_acts = m->up.type == m->gate.type
+                     ? x->gate_acts
+                     : k3_round(x->c, m->up.type, x->routing.latent, x->n, x->hp->latent, x->up_buffer);
+    x->rounded = true;
+}
+
+static void show_experts(const struct k3_experts *x, const char *name, const struct k3_ready_expert *list,
+                         size_t n, const float *rows)
+{
+    for (size_t i = 0; i < n; rows += rows_of(x, &list[i++]) * x->hp->n_expert_ffn)
+        show_rows(x, name, list[i].index, rows, x->hp->n_expert_ffn);
+}
+
+void k3_experts_compute(struct k3_experts *x, const struct k3_ready_expert *list, size_t n)
 {
     struct k3_compute *c = x->c;
     const struct k3_hparams *hp = x->hp;
-    size_t first = x->first[i], n = x->first[i + 1] - first, width = hp->n_expert_ffn;
-    const uint32_t *columns = x->tokens + first;
+    size_t width = hp->n_expert_ffn, n_rows = 0;
+    struct k3_gate_up hidden[K3_EXPERT_ROWS];
+    struct k3_job down[K3_EXPERT_ROWS];
 
-    if (!x->rounded) { /* once per layer: its experts have the same types */
-        x->gate_acts = k3_round(c, m->gate.type, x->routing.latent, x->n, hp->latent, x->gate_buffer);
-        x->up_acts = m->up.type == m->gate.type
-                         ? x->gate_acts
-                         : k3_round(c, m->up.type, x->routing.latent, x->n, hp->latent, x->up_buffer);
-        x->rounded = true;
+    round_latent(x, &list[0].m);
+    for (size_t i = 0; i < n; n_rows += rows_of(x, &list[i++])) {
+        const uint32_t *tokens = x->tokens + x->first[list[i].index];
+        size_t n_e = rows_of(x, &list[i]), at = n_rows * width;
+        hidden[i].gate =
+            (struct k3_job){list[i].m.gate, x->gate_acts, tokens, n_e, x->hidden_gate + at, width, false};
+        hidden[i].up =
+            (struct k3_job){list[i].m.up, x->up_acts, tokens, n_e, x->hidden_up + at, width, false};
     }
-    k3_multiply(c, &m->gate, x->gate_acts, columns, n, x->hidden_gate);
-    k3_multiply(c, &m->up, x->up_acts, columns, n, x->hidden_up);
-    show_rows(x, "ffn_moe_gate", i, x->hidden_gate, width);
-    show_rows(x, "ffn_moe_up", i, x->hidden_up, width);
-    k3_situ(c, x->hidden_gate, x->hidden_up, hp->situ_beta, hp->situ_linear_beta, n * width);
-    show_rows(x, "ffn_moe_situ", i, x->hidden_gate, width);
+    k3_gate_up(c, hidden, n, !c->tap, hp->situ_beta, hp->situ_linear_beta);
+    if (c->tap) {
+        show_experts(x, "ffn_moe_gate", list, n, x->hidden_gate);
+        show_experts(x, "ffn_moe_up", list, n, x->hidden_up);
+        k3_situ(c, x->hidden_gate, x->hidden_up, hp->situ_beta, hp->situ_linear_beta, n_rows * width);
+        show_experts(x, "ffn_moe_situ", list, n, x->hidden_gate);
+    }
 
-    float *out = x->out + first * hp->latent;
-    k3_matmul(c, &m->down, x->hidden_gate, n, out);
-    show_rows(x, "ffn_moe_down", i, out, hp->latent);
+    struct k3_acts acts = k3_round(c, list[0].m.down.type, x->hidden_gate, n_rows, width, x->down_buffer);
+    for (size_t i = 0; i < n; acts.rows += rows_of(x, &list[i++]) * acts.stride)
+        down[i] = (struct k3_job){
+            list[i].m.down, acts, NULL, rows_of(x, &list[i]), x->out + x->first[list[i].index] * hp->latent,
+            hp->latent,     false};
+    k3_multiply(c, down, n);
+    for (size_t i = 0; i < n; i++)
+        show_rows(x, "ffn_moe_down", list[i].index, x->out + x->first[list[i].index] * hp->latent,
+                  hp->latent);
 }
 
 static void sum_tokens(void *ctx, size_t begin, size_t end, int thread)
@@ -132,7 +174,7 @@ static void sum_tokens(void *ctx, size_t begin, size_t end, int thread)
         for (size_t p = t * top_k; p < (t + 1) * top_k; p++) {
             const float *out = x->out + x->places[p] * width;
             float weight = x->routing.weights[p];
-            for (size_t d = 0; d < width; d++) sum[d] += weight * out[d];
+            x->c->vectors->add_scaled(sum, weight, out, width);
         }
     }
 }

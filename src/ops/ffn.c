@@ -1,11 +1,12 @@
 /* ffn.c - SiTU, gates and the router. */
 #include "ops/ffn.h"
 
-#include "ops/vmath.h"
-
-#define ELEMENT_GRAIN 4096
+/* Elements that are worth a piece of work: those of exp and the like, and those of additions. */
+#define FUNCTION_GRAIN 1024
+#define ADD_GRAIN      16384
 
 struct elements {
+    const struct k3_vectors *vectors;
     float *x;
     const float *y;
     float b1, b2;
@@ -14,44 +15,100 @@ struct elements {
 static void situ_elements(void *ctx, size_t begin, size_t end, int thread)
 {
     const struct elements *e = ctx;
-    float b1 = e->b1, b2 = e->b2;
     (void)thread;
-    for (size_t i = begin; i < end; i++) {
-        float g = e->x[i], u = b2 > 0 ? b2 * k3_tanh(e->y[i] / b2) : e->y[i];
-        e->x[i] = b1 * k3_tanh(g / b1) * k3_sigmoid(g) * u;
-    }
+    e->vectors->situ(e->x + begin, e->y + begin, e->b1, e->b2, end - begin);
 }
 
 void k3_situ(struct k3_compute *c, float *g, const float *u, float b1, float b2, size_t n)
 {
-    struct elements e = {g, u, b1, b2};
-    k3_pool_run(c->pool, situ_elements, &e, n, ELEMENT_GRAIN);
+    struct elements e = {c->vectors, g, u, b1, b2};
+    k3_pool_run(c->pool, situ_elements, &e, n, FUNCTION_GRAIN);
+}
+
+/* Pieces of rows, one FFN after the other; all have as many rows. */
+struct gate_up {
+    const struct k3_compute *c;
+    const struct k3_gate_up *list;
+    size_t grain, n_pieces; /* rows in a piece; pieces of each FFN */
+    bool activate;
+    float b1, b2;
+};
+
+static void gate_up_pieces(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct gate_up *w = ctx;
+    for (size_t piece = begin; piece < end; piece++) {
+        const struct k3_job *gate = &w->list[piece / w->n_pieces].gate,
+                            *up = &w->list[piece / w->n_pieces].up;
+        size_t row = piece % w->n_pieces * w->grain, left = gate->w.rows - row;
+        size_t n_rows = left < w->grain ? left : w->grain;
+        k3_multiply_rows(w->c, gate, row, row + n_rows, thread);
+        k3_multiply_rows(w->c, up, row, row + n_rows, thread);
+        for (size_t i = 0; i < gate->n && w->activate; i++)
+            w->c->vectors->situ(gate->y + i * gate->y_stride + row, up->y + i * up->y_stride + row, w->b1,
+                                w->b2, n_rows);
+    }
+}
+
+void k3_gate_up(struct k3_compute *c, const struct k3_gate_up *list, size_t n_list, bool activate, float b1,
+                float b2)
+{
+    struct gate_up w = {.c = c, .list = list, .activate = activate, .b1 = b1, .b2 = b2};
+    w.grain = k3_row_grain(list->gate.n);
+    w.n_pieces = (list->gate.w.rows + w.grain - 1) / w.grain;
+    k3_pool_run(c->pool, gate_up_pieces, &w, n_list * w.n_pieces, 1);
 }
 
 static void gate_elements(void *ctx, size_t begin, size_t end, int thread)
 {
     const struct elements *e = ctx;
     (void)thread;
-    for (size_t i = begin; i < end; i++) e->x[i] *= k3_sigmoid(e->y[i]);
+    e->vectors->gate(e->x + begin, e->y + begin, end - begin);
 }
 
 void k3_gate(struct k3_compute *c, float *x, const float *gate, size_t n)
 {
-    struct elements e = {.x = x, .y = gate};
-    k3_pool_run(c->pool, gate_elements, &e, n, ELEMENT_GRAIN);
+    struct elements e = {.vectors = c->vectors, .x = x, .y = gate};
+    k3_pool_run(c->pool, gate_elements, &e, n, FUNCTION_GRAIN);
+}
+
+static void exp_elements(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct elements *e = ctx;
+    (void)thread;
+    e->vectors->exp(e->x + begin, end - begin);
+}
+
+void k3_exp(struct k3_compute *c, float *x, size_t n)
+{
+    struct elements e = {.vectors = c->vectors, .x = x};
+    k3_pool_run(c->pool, exp_elements, &e, n, FUNCTION_GRAIN);
+}
+
+static void sigmoid_elements(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct elements *e = ctx;
+    (void)thread;
+    e->vectors->sigmoid(e->x + begin, end - begin);
+}
+
+void k3_sigmoids(struct k3_compute *c, float *x, size_t n)
+{
+    struct elements e = {.vectors = c->vectors, .x = x};
+    k3_pool_run(c->pool, sigmoid_elements, &e, n, FUNCTION_GRAIN);
 }
 
 static void add_elements(void *ctx, size_t begin, size_t end, int thread)
 {
     const struct elements *e = ctx;
     (void)thread;
-    for (size_t i = begin; i < end; i++) e->x[i] += e->y[i];
+    e->vectors->add(e->x + begin, e->y + begin, end - begin);
 }
 
 void k3_add(struct k3_compute *c, float *x, const float *y, size_t n)
 {
-    struct elements e = {.x = x, .y = y};
-    k3_pool_run(c->pool, add_elements, &e, n, ELEMENT_GRAIN);
+    struct elements e = {.vectors = c->vectors, .x = x, .y = y};
+    k3_pool_run(c->pool, add_elements, &e, n, ADD_GRAIN);
 }
 
 /* The top_k indices of the largest probs[i] + bias[i], by insertion into a short sorted list. */
@@ -87,8 +144,28 @@ void k3_guess_experts(struct k3_compute *c, const struct k3_hparams *hp, const s
                       const float *bias, const float *x, size_t n, float *scores, uint32_t *ids)
 {
     k3_matmul_f32(c, router, x, 1, scores);
-    for (size_t i = 0; i < hp->n_experts; i++) scores[i] = k3_sigmoid(scores[i]);
+    k3_sigmoids(c, scores, hp->n_experts);
     choose(scores, bias, hp->n_experts, n, ids);
+}
+
+struct choice {
+    const struct k3_hparams *hp;
+    const float *bias, *probs;
+    uint32_t *ids;
+    float *weights;
+};
+
+static void choose_rows(void *ctx, size_t begin, size_t end, int thread)
+{
+    const struct choice *x = ctx;
+    size_t n_experts = x->hp->n_experts, top_k = x->hp->top_k;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        const float *probs = x->probs + t * n_experts;
+        uint32_t *ids = x->ids + t * top_k;
+        choose(probs, x->bias, n_experts, top_k, ids);
+        for (size_t i = 0; i < top_k; i++) x->weights[t * top_k + i] = probs[ids[i]];
+    }
 }
 
 void k3_route(struct k3_compute *c, const struct k3_hparams *hp, const float *bias, float *logits, size_t n,
@@ -96,14 +173,11 @@ void k3_route(struct k3_compute *c, const struct k3_hparams *hp, const float *bi
 {
     size_t n_experts = hp->n_experts, top_k = hp->top_k;
     k3_show(c, "ffn_moe_logits", layer, 0, logits, n, n_experts);
-    for (size_t i = 0; i < n * n_experts; i++) logits[i] = k3_sigmoid(logits[i]);
+    k3_sigmoids(c, logits, n * n_experts);
     k3_show(c, "ffn_moe_probs", layer, 0, logits, n, n_experts);
 
-    for (size_t t = 0; t < n; t++) {
-        const float *probs = logits + t * n_experts;
-        choose(probs, bias, n_experts, top_k, ids + t * top_k);
-        for (size_t i = 0; i < top_k; i++) weights[t * top_k + i] = probs[ids[t * top_k + i]];
-    }
+    struct choice choice = {hp, bias, logits, ids, weights};
+    k3_pool_run(c->pool, choose_rows, &choice, n, 4);
     show_ids(c, layer, ids, n, top_k);
     k3_show(c, "ffn_moe_weights", layer, 0, weights, n, top_k);
 

@@ -8,8 +8,23 @@
 /* g[i] = b1 tanh(g[i] / b1) sigmoid(g[i]) * b2 tanh(u[i] / b2); u[i] itself if b2 is 0. */
 void k3_situ(struct k3_compute *c, float *g, const float *u, float b1, float b2, size_t n);
 
+/* The first half of an FFN: g = situ(gate x, up x). Without `activate` g and u are left as the products. */
+struct k3_gate_up {
+    struct k3_job gate, up; /* n and the rows are the same */
+};
+
+/* Computes up to K3_MAX_JOBS of them in one go: SiTU is applied to a piece of rows while it is in the nearest cache. */
+void k3_gate_up(struct k3_compute *c, const struct k3_gate_up *list, size_t n_list, bool activate, float b1,
+                float b2);
+
 /* x[i] *= sigmoid(gate[i]) */
 void k3_gate(struct k3_compute *c, float *x, const float *gate, size_t n);
+
+/* x[i] = exp(x[i]) */
+void k3_exp(struct k3_compute *c, float *x, size_t n);
+
+/* x[i] = sigmoid(x[i]) */
+void k3_sigmoids(struct k3_compute *c, float *x, size_t n);
 
 /* x[i] += y[i] */
 void k3_add(struct k3_compute *c, float *x, const float *y, size_t n);

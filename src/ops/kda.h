@@ -26,7 +26,7 @@ void k3_kda_gate(struct k3_compute *c, float *r, const float *a, const float *dt
 
 /* The recurrence over n tokens for every head, all arrays [n][n_heads][dim] but beta [n][n_heads]:
  *   S = diag(alpha) S;  d = beta (v - S^T k);  S = S + k d^T;  o = S^T q
- * alpha is the decay itself, not its logarithm. `state`: [n_heads][value dim][key dim] (the transpose of S),
+ * alpha is the decay itself, not its logarithm. `state`: [n_heads][key dim][value dim],
  * updated. Same result, up to rounding, however a sequence is divided into calls. */
 void k3_kda_recur(struct k3_compute *c, const float *q, const float *k, const float *v, const float *alpha,
                   const float *beta, size_t n, size_t n_heads, size_t dim, float *state, float *o);

@@ -7,9 +7,8 @@
 
 #include "ops/compute.h"
 
-/* Keys that are scored together, and tokens of a batch that share a block once it is in f32. */
-#define K3_MLA_KEYS   64
-#define K3_MLA_TOKENS 16
+/* Queries (a head of a token) that share a block of keys once it is in f32. */
+#define K3_MLA_QUERIES 32
 
 struct k3_mla {
     size_t n_heads, qk_dim, pe_dim, v_dim, kv_rank;
@@ -26,12 +25,13 @@ size_t k3_mla_row_bytes(size_t kv_rank, size_t pe_dim, bool f16);
 void k3_mla_store(void *cache, bool f16, size_t position, const float *rows, size_t n, size_t width);
 
 /* Floats of scratch memory that one thread needs. */
-size_t k3_mla_scratch(size_t kv_rank, size_t pe_dim);
+size_t k3_mla_scratch(size_t kv_rank, size_t pe_dim, size_t qk_dim);
 
 /* For n tokens after `position` earlier ones, all of them in the cache:
- *   score[s] = qk_dim^-1/2 * ((k_b q_nope) . c[s] + q_pe . k_pe[s])  for s <= token;  o = v_b sum_s
- * softmax(score)[s] c[s] q: [n][n_heads][qk_dim], each head's nope part first; o: [n][n_heads][v_dim].
- * scratch: [threads][k3_mla_scratch()]. */
+ *   score[s] = qk_dim^-1/2 * ((k_b q_nope) . c[s] + q_pe . k_pe[s])   for s <= token
+ *   o        = v_b sum_s softmax(score)[s] c[s]
+ * q: [n][n_heads][qk_dim], each head's nope part first; o: [n][n_heads][v_dim].
+ * scratch: [threads][k3_mla_scratch()], at a multiple of 64 bytes. */
 void k3_mla_attend(struct k3_compute *c, const struct k3_mla *mla, const float *q, size_t n, size_t position,
                    float *o, float *scratch);
 

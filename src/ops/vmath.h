@@ -40,7 +40,8 @@ static inline float k3_expf(float x)
     clamped = clamped < -87.0f ? -87.0f : clamped;
     float power, r = k3_exp_reduce(clamped, &power);
     float y = power + power * k3_expm1_small(r);
-    return x < -87.0f ? 0.0f : y;
+    uint32_t all = 0u - !(x < -87.0f); /* a mask, as compilers make branches of a second comparison with -87 */
+    return k3_f32_from_bits(k3_f32_bits(y) & all);
 }
 
 /* 1 / (1 + exp(-x)) */

@@ -311,6 +311,14 @@ k3_status k3_store_next(struct k3_ticket *t, struct k3_expert *expert, struct k3
     return K3_OK;
 }
 
+bool k3_store_has_next(struct k3_ticket *t)
+{
+    if (t->n_given == t->n) return false;
+    if (t->store->mapped) return true;
+    k3_store_take_arrived(t->store);
+    return !is_empty(&t->ready);
+}
+
 void k3_store_give_back(struct k3_ticket *t, const struct k3_expert *expert)
 {
     if (t->store->mapped) return;

@@ -60,6 +60,9 @@ k3_status k3_store_acquire(struct k3_store *store, uint32_t layer, const uint32_
  * could not be read; the others still can be had. */
 k3_status k3_store_next(struct k3_ticket *ticket, struct k3_expert *expert, struct k3_error *err);
 
+/* Whether k3_store_next would return at once. */
+bool k3_store_has_next(struct k3_ticket *ticket);
+
 /* The expert was computed. Others of the ticket may be waiting for its slot. */
 void k3_store_give_back(struct k3_ticket *ticket, const struct k3_expert *expert);
 

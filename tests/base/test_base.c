@@ -151,6 +151,37 @@ static void every_item_is_done_once_by_any_number_of_threads(void **state)
     }
 }
 
+struct sums {
+    atomic_size_t done;
+    size_t n, grain;
+    atomic_int strange; /* pieces that are not this run's */
+};
+
+static void sum_items(void *ctx, size_t begin, size_t end, int thread)
+{
+    struct sums *sums = ctx;
+    (void)thread;
+    if (begin % sums->grain || end > sums->n || (end % sums->grain && end != sums->n))
+        atomic_fetch_add(&sums->strange, 1);
+    atomic_fetch_add(&sums->done, end - begin);
+}
+
+/* Sleeping threads, more of them than processors, and runs that follow each other at once. */
+static void a_run_is_over_when_its_items_are_done(void **state)
+{
+    (void)state;
+    struct k3_pool *pool;
+    assert_int_equal(k3_pool_create(5, &pool, NULL), K3_OK);
+    for (size_t i = 0; i < 20000; i++) {
+        struct sums sums = {.n = i * 7919 % 500, .grain = 1 + i % 17};
+        if (i % 5000 == 4999) usleep(2000);
+        k3_pool_run(pool, sum_items, &sums, sums.n, sums.grain);
+        assert_int_equal(sums.done, sums.n);
+        assert_int_equal(sums.strange, 0);
+    }
+    k3_pool_free(pool);
+}
+
 static void a_pool_of_impossible_size_is_refused(void **state)
 {
     (void)state;
@@ -217,6 +248,7 @@ int main(void)
         cmocka_unit_test(available_memory_respects_control_groups),
         cmocka_unit_test(files_are_read_exactly_or_not_at_all),
         cmocka_unit_test(every_item_is_done_once_by_any_number_of_threads),
+        cmocka_unit_test(a_run_is_over_when_its_items_are_done),
         cmocka_unit_test(a_pool_of_impossible_size_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

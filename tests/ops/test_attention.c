@@ -72,7 +72,7 @@ static void free_kda(struct kda *x)
 }
 
 /* architecture.md section 5 step 7, to the letter, with S[key][value] and f64. */
-static void plain_recurrence(const struct kda *x, double *o, double *transposed_state)
+static void plain_recurrence(const struct kda *x, double *o, double *final_state)
 {
     size_t dim = x->dim;
     double *s = calloc(dim * dim, sizeof *s);
@@ -92,7 +92,7 @@ static void plain_recurrence(const struct kda *x, double *o, double *transposed_
             }
         }
         for (size_t i = 0; i < dim; i++)
-            for (size_t j = 0; j < dim; j++) transposed_state[(h * dim + j) * dim + i] = s[i * dim + j];
+            for (size_t j = 0; j < dim; j++) final_state[(h * dim + i) * dim + j] = s[i * dim + j];
     }
     free(s);
 }
@@ -255,7 +255,7 @@ static void absorbed_attention_equals_expanded(void **state)
     size_t size = total * MLA_HEADS * VD;
     double *want = malloc(size * sizeof *want);
     float *o = malloc(size * sizeof *o), *first = malloc(size * sizeof *o);
-    float *scratch = malloc(5 * k3_mla_scratch(RANK, PE) * sizeof *scratch);
+    float *scratch = aligned_alloc(64, 5 * k3_mla_scratch(RANK, PE, QK) * sizeof *scratch);
 
     for (int f16 = 0; f16 < 2; f16++) {
         void *cache = malloc(total * k3_mla_row_bytes(RANK, PE, f16));

@@ -51,13 +51,14 @@ static void check_product(enum k3_type type, bool exact, double tolerance)
     struct test_random r = {(uint64_t)type + 100};
     unsigned char *rows = random_rows(&r, type, ROWS * COLS / k3_type_info(type)->block);
     struct k3_matrix w = k3_matrix_make(type, ROWS, COLS, rows);
-    float x[N * COLS], y[2][N * ROWS], serial[ROWS], weights[COLS];
+    float x[N * COLS], y[2][N * ROWS], serial[2 * ROWS], weights[COLS];
+    _Alignas(64) unsigned char buffer[2 * COLS * sizeof(float)];
     fill(&r, x, N * COLS, 1);
 
     for (int i = 0; i < 2; i++) {
         struct k3_compute c = computer(i, exact);
         k3_matmul(&c, &w, x, N, y[i]);
-        k3_matvec_serial(&c, &w, x + 2 * COLS, serial, 0);
+        k3_matmul_serial(&c, &w, x + 2 * COLS, COLS, 2, serial, ROWS, buffer, 0);
         assert_memory_equal(serial, y[i] + 2 * ROWS, sizeof serial);
         k3_compute_destroy(&c);
     }
@@ -166,11 +167,13 @@ static void plain_moe(const struct moe *m, double *sum)
         }
 }
 
-/* Computes all chosen experts, from the first to the last or the other way round. */
+/* Computes all chosen experts, from the first to the last or the other way round, up to `together` at a time. */
 static void run_moe(struct k3_compute *c, const struct k3_hparams *hp, const struct moe *m, bool backwards,
-                    float *out)
+                    size_t together, float *out)
 {
     struct k3_experts x;
+    struct k3_ready_expert list[E];
+    size_t n = 0;
     assert_int_equal(k3_experts_create(&x, c, hp, N, NULL), K3_OK);
     k3_experts_group(&x, &(struct k3_routing){m->ids, m->weights, m->latent}, N, 1);
     for (size_t j = 0; j < x.n_chosen; j++) {
@@ -179,7 +182,11 @@ static void run_moe(struct k3_compute *c, const struct k3_hparams *hp, const str
         struct k3_expert_matrices w = {k3_matrix_make(K3_TYPE_F32, F, Z, m->gate + e * F * Z),
                                        k3_matrix_make(K3_TYPE_F32, F, Z, m->up + e * F * Z),
                                        k3_matrix_make(K3_TYPE_F32, Z, F, m->down + e * Z * F)};
-        k3_experts_compute(&x, i, &w);
+        assert_true(k3_experts_fit(&x, list, n));
+        list[n++] = (struct k3_ready_expert){i, w};
+        if (n < together && j + 1 < x.n_chosen) continue;
+        k3_experts_compute(&x, list, n);
+        n = 0;
     }
     memcpy(out, k3_experts_sum(&x), N * Z * sizeof *out);
     k3_experts_destroy(&x);
@@ -203,9 +210,9 @@ static void experts_give_the_same_sum_in_any_order(void **state)
     struct k3_hparams hp = {
         .n_experts = E, .top_k = K, .latent = Z, .n_expert_ffn = F, .situ_beta = 4, .situ_linear_beta = 25};
     float first[N * Z], out[N * Z];
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 16; i++) {
         struct k3_compute c = computer(i & 1, true);
-        run_moe(&c, &hp, m, i & 2, i ? out : first);
+        run_moe(&c, &hp, m, i & 2, 1 + (size_t)i / 4 * 2, i ? out : first);
         k3_compute_destroy(&c);
         if (i) assert_memory_equal(out, first, sizeof first);
     }
