@@ -2,9 +2,14 @@
 #include "peak.h"
 
 #include "base/clock.h"
+#include "base/cpu.h"
 
 #include <stdbool.h>
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 /* ---- instructions ---- */
 
@@ -69,28 +74,53 @@ double k3_peak_clock(void)
     return (double)ADDITIONS * ROUNDS / ((double)ns / 1e9);
 }
 
-/* ---- memory ---- */
+/* ---- memory ----
+ *
+ * How wide the loads are decides what one core can have under way: on one Xeon 8.7 GB/s by 16 bytes at a time and 16.5
+ * by 64. So the sum is made with the widest registers there are. */
 
-typedef uint64_t wide __attribute__((vector_size(64)));
+typedef uint64_t wide16 __attribute__((vector_size(16)));
 
-/* Four pages at a time: what is read ahead of a single one does not hide the memory's latency from one core. */
-#define STREAM 4096
+static uint64_t read_16(const unsigned char *p, size_t n)
+{
+    wide16 a = {0}, b = {0}, c = {0}, d = {0};
+    for (size_t i = 0; i < n; i += 64) {
+        a += *(const wide16 *)(p + i);
+        b += *(const wide16 *)(p + i + 16);
+        c += *(const wide16 *)(p + i + 32);
+        d += *(const wide16 *)(p + i + 48);
+    }
+    a += b + c + d;
+    return a[0] + a[1];
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static uint64_t read_32(const unsigned char *p, size_t n)
+{
+    __m256i a = _mm256_setzero_si256(), b = a;
+    for (size_t i = 0; i < n; i += 64) {
+        a = _mm256_add_epi64(a, _mm256_load_si256((const __m256i *)(p + i)));
+        b = _mm256_add_epi64(b, _mm256_load_si256((const __m256i *)(p + i + 32)));
+    }
+    a = _mm256_add_epi64(a, b);
+    return (uint64_t)_mm256_extract_epi64(a, 0) + (uint64_t)_mm256_extract_epi64(a, 1) +
+           (uint64_t)_mm256_extract_epi64(a, 2) + (uint64_t)_mm256_extract_epi64(a, 3);
+}
+
+__attribute__((target("avx512f"))) static uint64_t read_64(const unsigned char *p, size_t n)
+{
+    __m512i a = _mm512_setzero_si512();
+    for (size_t i = 0; i < n; i += 64) a = _mm512_add_epi64(a, _mm512_load_si512(p + i));
+    return (uint64_t)_mm512_reduce_add_epi64(a);
+}
+#endif
 
 uint64_t k3_peak_read(const void *bytes, size_t n)
 {
-    const unsigned char *p = bytes;
-    wide a = {0}, b = {0}, c = {0}, d = {0};
-    size_t i = 0;
-    for (; i + 4 * STREAM <= n; i += 4 * STREAM)
-        for (size_t j = 0; j < STREAM; j += sizeof(wide)) {
-            a += *(const wide *)(p + i + j);
-            b += *(const wide *)(p + i + STREAM + j);
-            c += *(const wide *)(p + i + 2 * STREAM + j);
-            d += *(const wide *)(p + i + 3 * STREAM + j);
-        }
-    for (; i + sizeof(wide) <= n; i += sizeof(wide)) a += *(const wide *)(p + i);
-    a += b + c + d;
-    uint64_t sum = 0;
-    for (int k = 0; k < 8; k++) sum += a[k];
-    return sum;
+    n = n / 64 * 64;
+#if defined(__x86_64__)
+    if (k3_cpu_features()->avx512) return read_64(bytes, n);
+    if (k3_cpu_features()->avx2) return read_32(bytes, n);
+#endif
+    return read_16(bytes, n);
 }

@@ -214,14 +214,17 @@ static json_t *row_json(const struct bench *b, const struct turn *turn, const st
     double rate = k3_samples_median(&row->rate), reading = k3_samples_median(&turn->reading[row->thread_set]);
     double clock = k3_samples_median(&turn->clock), units = threads < b->cores ? threads : b->cores;
     struct k3_peak peak = k3_peak_of(c->kernels->name, turn->type);
-    double most = peak.per_cycle * clock * units, multiply_adds = rate * weights * (double)c->columns;
+    double most = peak.per_cycle * clock * units, columns = (double)c->columns,
+           multiply_adds = rate * weights * columns;
     json_t *object = json_pack(
-        "{s:s, s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "name",
+        "{s:s, s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "name",
         k3_type_info(turn->type)->name, "variant", c->kernels->name, "columns", (json_int_t)c->columns,
         "threads", (json_int_t)threads, "memory", c->streamed ? "streamed" : "resident", "weights_per_s",
         rate * weights, "weights_per_s_min", k3_samples_min(&row->rate) * weights, "weights_per_s_max",
         k3_samples_max(&row->rate) * weights, "spread", k3_samples_spread(&row->rate), "bytes_per_s",
-        rate * bytes, "multiply_adds_per_s", multiply_adds, "share_of_bandwidth", rate * bytes / reading,
+        rate * bytes, "multiply_adds_per_s", multiply_adds, "multiply_adds_per_s_min",
+        k3_samples_min(&row->rate) * weights * columns, "multiply_adds_per_s_max",
+        k3_samples_max(&row->rate) * weights * columns, "share_of_bandwidth", rate * bytes / reading,
         "bandwidth_bytes_per_s", reading, "repetitions", (json_int_t)row->rate.n);
     json_object_set_new(object, "share_of_peak", most > 0 ? json_real(multiply_adds / most) : json_null());
     json_object_set_new(object, "peak_multiply_adds_per_s", most > 0 ? json_real(most) : json_null());
@@ -300,12 +303,12 @@ static void print_table(const struct bench *b, const json_t *machine)
         {"columns", "columns", 7, 0, 1},
         {"threads", "threads", 7, 0, 1},
         {"memory", "weights", 8, 0, 0},
-        {"weights_per_s", "Gweights/s", 10, 2, 1e-9},
-        {"weights_per_s_min", "min", 8, 2, 1e-9},
-        {"weights_per_s_max", "max", 8, 2, 1e-9},
+        {"multiply_adds_per_s", "Gmadd/s", 8, 2, 1e-9},
+        {"multiply_adds_per_s_min", "min", 8, 2, 1e-9},
+        {"multiply_adds_per_s_max", "max", 8, 2, 1e-9},
+        {"weights_per_s", "Gweights/s", 10, 3, 1e-9},
         {"bytes_per_s", "GB/s", 7, 2, 1e-9},
         {"share_of_bandwidth", "% memory", 8, 1, 100},
-        {"multiply_adds_per_s", "Gmadd/s", 9, 2, 1e-9},
         {"share_of_peak", "% peak", 7, 1, 100},
         {0},
     };
