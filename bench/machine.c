@@ -174,12 +174,19 @@ json_t *k3_noise_json(const struct k3_noise *noise, double spread)
                      "noisy", others > MUCH_BUSY || spread > MUCH_SPREAD);
 }
 
-void k3_noise_warn(const json_t *noise)
+void k3_noise_warn(const json_t *noise, bool table)
 {
+    char text[256];
     if (!json_is_true(json_object_get(noise, "noisy"))) return;
-    k3_say("the machine is noisy: others kept %.1f processors busy (load average %.1f), and repetitions lie "
-           "%.0f %% of their median apart",
-           json_real_value(json_object_get(noise, "others_busy")),
-           json_real_value(json_object_get(noise, "load_average")),
-           100 * json_real_value(json_object_get(noise, "spread")));
+    snprintf(text, sizeof text,
+             "the machine is noisy: others kept %.1f processors busy (load average %.1f), and repetitions "
+             "lie %.0f %% of "
+             "their median apart",
+             json_real_value(json_object_get(noise, "others_busy")),
+             json_real_value(json_object_get(noise, "load_average")),
+             100 * json_real_value(json_object_get(noise, "spread")));
+    if (table)
+        k3_out("\n%s\n", text);
+    else if (isatty(STDERR_FILENO))
+        k3_say("%s", text);
 }

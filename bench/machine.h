@@ -39,7 +39,7 @@ double k3_noise_others(const struct k3_noise *noise);
  * apart. */
 json_t *k3_noise_json(const struct k3_noise *noise, double spread);
 
-/* Tells on standard error when results are not to be trusted. */
-void k3_noise_warn(const json_t *noise);
+/* Says when results are not to be trusted: below a table, and to a person whose table went to a file as JSON or CSV. */
+void k3_noise_warn(const json_t *noise, bool table);
 
 #endif

@@ -333,13 +333,13 @@ static k3_status report(struct bench *b, struct k3_error *err)
         done && json_object_set(row, "machine", machine) == 0 && json_object_set(row, "noise", noise) == 0;
     k3_status status = done ? sort_rows(b, err) : k3_fail_memory(err, "the results", 0);
     if (status == K3_OK) {
-        k3_noise_warn(noise);
         if (b->o.report.json)
             status = k3_report_json(b->rows, err);
         else if (b->o.report.csv)
             status = k3_report_csv(b->rows, err);
         else
             print_table(b, machine);
+        k3_noise_warn(noise, !b->o.report.json && !b->o.report.csv);
     }
     json_decref(machine);
     json_decref(noise);
