@@ -111,6 +111,8 @@ static k3_status open_bench(struct k3_speed *b, struct k3_error *err)
     struct k3_session_options session = {
         .context = b->o.engine.context, .batch = b->o.batch, .max_checkpoints = 1};
     status = k3_session_create(b->model, &session, &b->session, err);
+    const struct k3_telemetry *t = &b->o.telemetry;
+    b->keep_out = t->stats_path || t->timeline_path || t->routing_path;
     b->o.telemetry.also = (struct k3_observer){.ctx = &b->steps, .step = k3_steps_add};
     if (status == K3_OK) status = k3_telemetry_open(&b->o.telemetry, b->model, err);
     if (status != K3_OK) return status;
@@ -210,6 +212,7 @@ static k3_status take_values(struct k3_speed *b, struct k3_speed_row *row, doubl
     k3_samples_add(&v[K3_SPEED_BYTES_READ], (double)bytes);
 
     double alone_s = total_s;
+    if (b->keep_out) return K3_OK;
     if (bytes || hits < requests) {
         k3_status status = measure_alone(b, row->context, ids, requests, &alone_s, err);
         if (status != K3_OK) return status;
