@@ -111,7 +111,7 @@ __attribute__((target("avx512f"))) static uint64_t read_64(const unsigned char *
 {
     __m512i a = _mm512_setzero_si512();
     for (size_t i = 0; i < n; i += 64) a = _mm512_add_epi64(a, _mm512_load_si512(p + i));
-    return (uint64_t)_mm512_reduce_add_epi64(a);
+    return (uint64_t)_mm512_reduce_or_epi64(a);
 }
 #endif
 
