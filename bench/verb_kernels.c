@@ -106,6 +106,8 @@ static const char *variant_name(size_t i)
 
 static k3_status check_options(struct options *o, struct k3_error *err)
 {
+    const char *chosen = getenv("K3_CPU");
+    if (!o->variants && chosen && *chosen) o->variants = chosen;
     k3_status status = k3_report_check(&o->report, err);
     if (status == K3_OK) status = k3_list_check("--types", o->types, type_name, err);
     if (status == K3_OK) status = k3_list_check("--variants", o->variants, variant_name, err);
@@ -129,7 +131,7 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         {K3_OPTION_TEXT, 0, "types", &o->types, 0, 0, "LIST",
          "such as iq1_m,q8_0 (default: all that have a product)"},
         {K3_OPTION_TEXT, 0, "variants", &o->variants, 0, 0, "LIST",
-         "implementations, such as avx512,portable\n(default: all that run here)"},
+         "implementations, such as avx512,portable\n(default: what K3_CPU names, or all that run here)"},
         {K3_OPTION_TEXT, 0, "columns", &o->columns_text, 0, 0, "LIST",
          "activations multiplied together (default: " DEFAULT_COLUMNS ")"},
         {K3_OPTION_TEXT, 't', "threads", &o->threads_text, 0, 0, "LIST",
@@ -388,8 +390,8 @@ int k3_verb_kernels(int argc, char **argv)
 {
     struct k3_error err;
     struct bench b = {.progress.unit = K3_PROGRESS_MEASUREMENTS};
-    k3_status status = parse_options(argc, argv, &b.o, &err);
-    if (status == K3_OK && !b.o.help) status = k3_machine_kernels(&err);
+    k3_status status = k3_machine_kernels(&err);
+    if (status == K3_OK) status = parse_options(argc, argv, &b.o, &err);
     if (status != K3_OK || b.o.help) return k3_program_end(status, &err);
     status = open_bench(&b, &err);
     for (size_t i = 0; i < b.n_types && status == K3_OK; i++) status = measure_type(&b, b.types[i], &err);

@@ -12,6 +12,7 @@
 #include "rows.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,14 @@ static k3_status no_room(const char *path, struct k3_error *err)
                    "%s: too much for one picture; plot fewer files, or measure fewer kinds", path);
 }
 
+/* A member that can be drawn: files may have been edited, and what is negative or beyond all measure is no
+ * result. */
+static double amount(const json_t *row, const char *key)
+{
+    double value = k3_row_number(row, key);
+    return value > 1e-6 && value < 1e18 ? value : 0;
+}
+
 /* ---- kernels ---- */
 
 static double most_threads(const json_t *rows)
@@ -121,7 +130,7 @@ static k3_status add_operations(struct plot *p, const char *path, const json_t *
                                 const char *group, struct k3_error *err)
 {
     const char *name;
-    json_t *seconds;
+    json_t *operations = json_object_get(row, "operations"), *seconds;
     char title[160];
     snprintf(title, sizeof title, "Where the time of a token goes: %s", verb);
     struct k3_chart *chart = chart_of(p, title, "ms", "tokens before");
@@ -131,7 +140,8 @@ static k3_status add_operations(struct plot *p, const char *path, const json_t *
     {
         struct k3_bar *bar = k3_chart_bar(chart, group, name);
         if (!bar) return no_room(path, err);
-        bar->value = 1e3 * json_number_value(seconds) / k3_row_number(row, "tokens");
+        (void)seconds;
+        bar->value = 1e3 * amount(operations, name) / fmax(amount(row, "tokens"), 1);
     }
     return K3_OK;
 }
@@ -148,8 +158,8 @@ static k3_status add_speed(struct plot *p, const char *path, const json_t *row, 
     snprintf(group, sizeof group, "%.0f", k3_row_number(row, "context"));
     struct k3_bar *bar = k3_chart_bar(chart, group, series);
     if (!bar) return no_room(path, err);
-    *bar = (struct k3_bar){k3_row_number(row, "tokens_per_s"), k3_row_number(row, "tokens_per_s_min"),
-                           k3_row_number(row, "tokens_per_s_max"), 0};
+    *bar = (struct k3_bar){amount(row, "tokens_per_s"), amount(row, "tokens_per_s_min"),
+                           amount(row, "tokens_per_s_max"), 0};
     if (p->many_files)
         snprintf(group, sizeof group, "%.0f %.40s", k3_row_number(row, "context"), k3_file_name(path));
     return json_object_get(row, "operations") ? add_operations(p, path, row, verb, group, err) : K3_OK;

@@ -531,6 +531,9 @@ test_kernels_are_timed_and_drawn() {
     expect 0 k3bench plot "$work/kernels.json" "$work/speed.json" -o "$work/charts.svg" && quiet_err &&
         grep -q '<title>iq1_m, portable, kernels.json: ' "$work/charts.svg" && grep -q 'Tokens a second: decode' "$work/charts.svg" &&
         is "$(tail -n 1 "$work/charts.svg")" '</svg>' || return
+    echo '[{"verb": "<i>", "tokens_per_s": 1e308, "tokens_per_s_max": 1e308, "operations": {"a": 1e308, "b": -1, "c": "x"}}]' >"$work/odd.json"
+    timeout 20 k3bench plot "$work/odd.json" -o "$work/odd.svg" && grep -q '&lt;i&gt;' "$work/odd.svg" &&
+        ! grep -qE 'inf|nan|<i>' "$work/odd.svg" || note "odd results" || return
     echo '[{"a": 1}]' >"$work/other.json"
     echo '{"rows": []}' >"$work/empty.json"
     refuses "is of neither" k3bench plot "$work/other.json" -o "$work/no.svg" &&
