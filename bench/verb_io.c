@@ -9,16 +9,19 @@
 
 #include "base/clock.h"
 #include "common/engine.h"
+#include "common/json.h"
 #include "common/program.h"
+#include "machine.h"
+#include "report.h"
+#include "samples.h"
 #include "store/reader.h"
 #include "store/store.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define MAX_TURNS 9
+#define MAX_TURNS K3_MAX_SAMPLES
 #define RAW_PIECE ((uint64_t)1 << 20)
 #define RAW_LOADS 22 /* under way, of K3_LOAD_RANGES pieces each */
 #define MIB       ((uint64_t)1 << 20)
@@ -26,11 +29,12 @@
 struct options {
     struct k3_engine engine;
     uint32_t mib, turns;
-    bool json, help;
+    struct k3_report report;
+    bool help;
 };
 
 struct rates {
-    double raw[MAX_TURNS], store[MAX_TURNS]; /* bytes/s */
+    struct k3_samples raw, store; /* bytes/s */
 };
 
 static k3_status parse_options(int argc, char **argv, struct options *o, struct k3_error *err)
@@ -40,13 +44,14 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         {K3_OPTION_U32, 'n', "mib", &o->mib, 1, 1 << 20, "N",
          "MiB to read in each part of a turn (default: 1024)"},
         {K3_OPTION_U32, 'r', "turns", &o->turns, 1, MAX_TURNS, "N", "(default: 3)"},
-        {K3_OPTION_FLAG, 0, "json", &o->json, 0, 0, NULL, "one JSON object instead of a table"},
+        K3_REPORT_OPTIONS(o->report),
         K3_HELP_OPTION(o->help),
         {.kind = K3_OPTION_HEADING, .help = "Model and engine"},
         K3_ENGINE_OPTIONS(o->engine),
         {.kind = K3_OPTION_END},
     };
     k3_status status = k3_options_parse(argc, argv, table, 0, err);
+    if (status == K3_OK) status = k3_report_check(&o->report, err);
     if (status != K3_OK) return status;
     if (o->help)
         k3_options_help("Usage: k3bench io -m FILE [--json]\n"
@@ -193,12 +198,6 @@ static k3_status measure_store(const struct options *o, const struct k3_plan *pl
 
 /* ---- both ---- */
 
-static int compare_rates(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static k3_status measure(const struct options *o, const struct k3_plan *plan, struct rates *rates,
                          struct k3_error *err)
 {
@@ -206,31 +205,46 @@ static k3_status measure(const struct options *o, const struct k3_plan *plan, st
     k3_status status = K3_OK;
     for (uint32_t i = 0; i < o->turns && status == K3_OK; i++) {
         uint64_t at = size / o->turns * i / RAW_PIECE * RAW_PIECE; /* all over the file, as experts are */
-        status = measure_raw(o, plan, &at, &rates->raw[i], err);
-        if (status == K3_OK) status = measure_store(o, plan, &random, &rates->store[i], err);
+        double rate;
+        status = measure_raw(o, plan, &at, &rate, err);
+        if (status != K3_OK) break;
+        k3_samples_add(&rates->raw, rate);
+        status = measure_store(o, plan, &random, &rate, err);
+        if (status == K3_OK) k3_samples_add(&rates->store, rate);
     }
-    qsort(rates->raw, o->turns, sizeof *rates->raw, compare_rates);
-    qsort(rates->store, o->turns, sizeof *rates->store, compare_rates);
     return status;
 }
 
-static k3_status report(const struct options *o, const struct rates *rates, struct k3_error *err)
+static json_t *results_json(const struct options *o, const struct rates *rates, const struct k3_noise *noise)
 {
-    double raw = rates->raw[o->turns / 2], store = rates->store[o->turns / 2];
-    if (!o->json) {
-        k3_out("%s: raw %.0f MB/s, store %.0f MB/s, ratio %.3f\n", o->engine.model, raw / 1e6, store / 1e6,
-               store / raw);
-        return K3_OK;
-    }
-    json_t *object =
-        json_pack("{s:s, s:s, s:i, s:f, s:f, s:f}", "verb", "io", "model", o->engine.model, "turns",
-                  (int)o->turns, "raw_bytes_per_s", raw, "store_bytes_per_s", store, "ratio", store / raw);
-    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
-    json_decref(object);
-    if (!text) return k3_fail_memory(err, "the JSON text", 0);
-    k3_out("%s\n", text);
-    free(text);
-    return K3_OK;
+    double raw = k3_samples_median(&rates->raw), store = k3_samples_median(&rates->store);
+    return json_pack("{s:s, s:o, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "verb", "io", "model",
+                     k3_json_text(o->engine.model, strlen(o->engine.model)), "turns", (int)o->turns,
+                     "raw_bytes_per_s", raw, "raw_bytes_per_s_min", k3_samples_min(&rates->raw),
+                     "raw_bytes_per_s_max", k3_samples_max(&rates->raw), "store_bytes_per_s", store,
+                     "store_bytes_per_s_min", k3_samples_min(&rates->store), "store_bytes_per_s_max",
+                     k3_samples_max(&rates->store), "ratio", store / raw, "machine", k3_machine_json(),
+                     "noise", k3_noise_json(noise, k3_samples_spread(&rates->store)));
+}
+
+static k3_status report(const struct options *o, const struct rates *rates, const struct k3_noise *noise,
+                        struct k3_error *err)
+{
+    json_t *results = results_json(o, rates, noise), *rows = json_pack("[O]", results);
+    bool table = !o->report.json && !o->report.csv;
+    k3_status status = rows ? K3_OK : k3_fail_memory(err, "the results", 0);
+    if (status == K3_OK && o->report.json) status = k3_report_json(results, err);
+    if (status == K3_OK && o->report.csv) status = k3_report_csv(rows, err);
+    if (status == K3_OK && table)
+        k3_out("%s: raw %.0f MB/s (%.0f to %.0f), store %.0f MB/s (%.0f to %.0f), ratio %.3f\n",
+               o->engine.model, k3_samples_median(&rates->raw) / 1e6, k3_samples_min(&rates->raw) / 1e6,
+               k3_samples_max(&rates->raw) / 1e6, k3_samples_median(&rates->store) / 1e6,
+               k3_samples_min(&rates->store) / 1e6, k3_samples_max(&rates->store) / 1e6,
+               k3_samples_median(&rates->store) / k3_samples_median(&rates->raw));
+    if (status == K3_OK) k3_noise_warn(json_object_get(results, "noise"), table);
+    json_decref(rows);
+    json_decref(results);
+    return status;
 }
 
 int k3_verb_io(int argc, char **argv)
@@ -238,6 +252,7 @@ int k3_verb_io(int argc, char **argv)
     struct k3_error err;
     struct options o = {0};
     struct rates rates = {0};
+    struct k3_noise noise;
     struct k3_plan *plan = NULL;
     k3_status status = parse_options(argc, argv, &o, &err);
     if (status != K3_OK || o.help) return k3_program_end(status, &err);
@@ -245,8 +260,9 @@ int k3_verb_io(int argc, char **argv)
         status = k3_fail(&err, K3_ERR_ARGUMENT, "--io mmap has no reads to measure");
     if (status == K3_OK) status = k3_engine_find_model(&o.engine, &err);
     if (status == K3_OK) status = k3_plan_open(o.engine.model, &plan, &err);
+    k3_noise_begin(&noise);
     if (status == K3_OK) status = measure(&o, plan, &rates, &err);
-    if (status == K3_OK) status = report(&o, &rates, &err);
+    if (status == K3_OK) status = report(&o, &rates, &noise, &err);
     k3_plan_close(plan);
     return k3_program_end(status, &err);
 }

@@ -2,11 +2,13 @@
 #include "policies.h"
 #include "verbs.h"
 
+#include "common/json.h"
 #include "common/options.h"
 #include "common/program.h"
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_CANDIDATES 8
 
@@ -118,13 +120,13 @@ static k3_status print_json(const struct options *o, const struct k3_trace *trac
     json_t *policies = json_object();
     for (size_t i = 0; k3_candidates[i].name; i++)
         json_object_set_new(policies, k3_candidates[i].name, json_real(row->hit_rate[i]));
-    json_t *object = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o}", "trace", o->trace, "tokens",
-                               (json_int_t)trace->n_tokens, "layers", (json_int_t)trace->n_layers, "experts",
-                               (json_int_t)o->experts, "warmup", (json_int_t)o->warm_up, "slots",
-                               (json_int_t)row->slots, "policies", policies);
+    json_t *object = json_pack(
+        "{s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "trace", k3_json_text(o->trace, strlen(o->trace)), "tokens",
+        (json_int_t)trace->n_tokens, "layers", (json_int_t)trace->n_layers, "experts", (json_int_t)o->experts,
+        "warmup", (json_int_t)o->warm_up, "slots", (json_int_t)row->slots, "policies", policies);
     char *text = object ? json_dumps(object, JSON_REAL_PRECISION(6)) : NULL;
     json_decref(object);
-    if (!text) return k3_fail(err, K3_ERR_ARGUMENT, "%s: its name is no UTF-8, as JSON needs it", o->trace);
+    if (!text) return k3_fail_memory(err, "the JSON text", 0);
     k3_out("%s\n", text);
     free(text);
     return K3_OK;

@@ -65,6 +65,21 @@ static struct k3_hparams tiny_sizes(void)
     return hp;
 }
 
+/* Every fourth layer is MLA, and the last. */
+static void choose_kinds(struct k3_hparams *hp)
+{
+    for (uint32_t i = 0; i < hp->n_layers; i++) hp->is_mla[i] = i % 4 == 3 || i == hp->n_layers - 1;
+}
+
+struct k3_hparams k3_synth_real_sizes(uint32_t layers)
+{
+    struct k3_hparams hp = real_sizes;
+    hp.n_layers = layers;
+    hp.n_vocab = K3_SYNTH_VOCAB_MAX;
+    choose_kinds(&hp);
+    return hp;
+}
+
 static k3_status choose(const char *what, uint32_t given, uint32_t min, uint32_t max, uint32_t *value,
                         struct k3_error *err)
 {
@@ -85,8 +100,7 @@ static k3_status choose_sizes(const struct k3_synth_options *o, struct k3_hparam
         status = choose("experts in a layer", o->experts, hp->top_k, 1 << 12, &hp->n_experts, err);
     if (status == K3_OK)
         status = choose("tokens", o->vocab, K3_SYNTH_VOCAB_MIN, K3_SYNTH_VOCAB_MAX, &hp->n_vocab, err);
-    /* Every fourth layer is MLA, and the last. */
-    for (uint32_t i = 0; i < hp->n_layers; i++) hp->is_mla[i] = i % 4 == 3 || i == hp->n_layers - 1;
+    choose_kinds(hp);
     return status;
 }
 

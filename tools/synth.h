@@ -21,6 +21,9 @@ struct k3_synth_options {
     void *progress_ctx;
 };
 
+/* The sizes of K3, in so many layers and with its whole vocabulary. */
+struct k3_hparams k3_synth_real_sizes(uint32_t layers);
+
 /* Writes the model. Numbers that make no K3 are K3_ERR_ARGUMENT. */
 k3_status k3_synth_write(const char *path, const struct k3_synth_options *options, struct k3_error *err);
 

@@ -164,8 +164,8 @@ void k3_model_get_expert_stats(const struct k3_model *model, uint32_t layer, str
 /* Watches the work of a model; a member that is NULL is not called. Calls come from the thread that feeds a session. */
 struct k3_observer {
     void *ctx;
-    /* A step ended: "attention", "router", "submit", "guess", "shared", "expert", "wait", "sum" of a layer, or "logits"
-     * with layer -1. A "read" is that of an expert which was missing, from asking for it to its arrival; reads overlap
+    /* A step ended: "attention", "dense_ffn", "router", "submit", "guess", "shared", "expert", "wait", "sum" of a layer,
+     * or "logits" with layer -1. A "read" is that of an expert which was missing, from asking for it to its arrival; reads overlap
      * all else. Nanoseconds of CLOCK_MONOTONIC. */
     void (*step)(void *ctx, const char *name, int layer, uint64_t start_ns, uint64_t end_ns);
     /* The router chose: ids[n_tokens][top_k] of a layer. */

@@ -148,10 +148,13 @@ k3_status k3_walk(struct k3_session *session, const int32_t *tokens, size_t n, c
         uint64_t start = now(model);
         dev->ops->attention(dev, layer);
         watch(model, "attention", (int)layer, start);
-        if (layer < hp->n_dense_layers)
+        if (layer < hp->n_dense_layers) {
+            start = now(model);
             dev->ops->dense_ffn(dev, layer);
-        else
+            watch(model, "dense_ffn", (int)layer, start);
+        } else {
             status = moe(session, layer, n, err);
+        }
         if (status == K3_OK) status = report(session, layer, n, err);
     }
     if (status != K3_OK) return status;

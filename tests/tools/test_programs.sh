@@ -77,7 +77,7 @@ on_terminal() {
 test_help_and_version_go_to_standard_output() {
     local program
     for program in k3run k3tool 'k3tool plan' 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' 'k3tool synth' 'k3tool routing' k3bench \
-        'k3bench decode' 'k3bench prefill' 'k3bench policy'; do
+        'k3bench decode' 'k3bench prefill' 'k3bench policy' 'k3bench io' 'k3bench kernels' 'k3bench model-of' 'k3bench plot'; do
         # shellcheck disable=SC2086
         expect 0 $program --help && says Usage && quiet_err || return
     done
@@ -477,6 +477,93 @@ test_policies_are_compared() {
         refuses "--warmup: 299 tokens leave none" \
             k3bench policy --trace "$traces/olmoe-decode-299.jsonl" --warmup 299 &&
         refuses "has expert 63" k3bench policy --trace "$traces/olmoe-decode-299.jsonl" --experts 63
+}
+
+test_decode_has_a_row_for_each_place() {
+    expect 0 k3bench decode -m "$tiny" -n 2 -r 2 --at 0,5,9 --slots 30 --json && quiet_err && mv "$work/out" "$work/decode.json" &&
+        json_is 3 "$work/decode.json" rows '#' && json_is 9 "$work/decode.json" rows 2 context &&
+        json_is 30 "$work/decode.json" slots && json_get "$work/decode.json" machine kernels >"$work/kernels" || return
+    local key
+    for key in compute_alone_s overlap_ratio spread; do
+        json_get "$work/decode.json" rows 1 $key >/dev/null || note "no $key" || return
+    done
+    for key in attention dense_ffn router expert sum logits other; do
+        json_get "$work/decode.json" rows 1 operations $key >/dev/null || note "no $key" || return
+    done
+    [[ $(json_get "$work/decode.json" model_hash) == '"fnv1a64:'* ]] || note "no hash" || return
+    expect 0 k3bench prefill -m "$tiny" -n 4 -r 1 --csv && is "$(wc -l <"$work/out")" 2 && says machine.cpu || return
+    refuses "the list must ascend" k3bench decode -m "$tiny" --at 5,5 &&
+        refuses "--at: 'x' is no amount" k3bench decode -m "$tiny" --at x &&
+        refuses "exclude each other" k3bench decode -m "$tiny" --json --csv &&
+        refuses 'K3_CPU: there are no kernels called "8086", only: ' env K3_CPU=8086 k3bench decode -m "$tiny" -n 1 || return
+    K3_CPU=portable expect 0 k3bench decode -m "$tiny" -n 1 -r 1 && says 'portable kernels'
+}
+
+test_names_that_are_no_utf8_are_no_broken_json() {
+    local name=$work/$'bad\377.gguf'
+    cp "$tiny" "$name"
+    expect 0 k3bench decode -m "$name" -n 1 -r 1 --json && mv "$work/out" "$work/bad.json" &&
+        json_is "\"$work/bad?.gguf\"" "$work/bad.json" model || return
+    expect 0 k3bench io -m "$name" -n 1 -r 1 --json && mv "$work/out" "$work/bad.json" &&
+        json_is "\"$work/bad?.gguf\"" "$work/bad.json" model || return
+    cp "$data/traces/olmoe-decode-299.jsonl" "$name"
+    expect 0 k3bench policy --trace "$name" --json && mv "$work/out" "$work/bad.json" &&
+        json_is "\"$work/bad?.gguf\"" "$work/bad.json" trace
+    rm -f "$name"
+}
+
+test_kernels_are_timed_and_drawn() {
+    expect 0 k3bench kernels --types q8_0,iq1_m --columns 1,9 -t 1 -r 2 --streamed 4M --variants portable --json && quiet_err &&
+        mv "$work/out" "$work/kernels.json" && json_is 6 "$work/kernels.json" '#' &&
+        json_is '"iq1_m"' "$work/kernels.json" 0 name && json_is '"portable"' "$work/kernels.json" 0 variant &&
+        json_is null "$work/kernels.json" 0 share_of_peak || return
+    local key
+    for key in columns threads weights_per_s bytes_per_s share_of_bandwidth multiply_adds_per_s spread; do
+        [[ $(json_get "$work/kernels.json" 5 $key) == [0-9]* ]] || note "no $key" || return
+    done
+    expect 0 k3bench kernels --types q8_0 --columns 1 -t 1 -r 1 --streamed 1M && says 'Gweights/s' && says resident || return
+    refuses "--types: 'q9' is none of: iq1_m, iq2_xxs, q8_0" k3bench kernels --types q9 &&
+        refuses "--variants: '8086' is none of: " k3bench kernels --variants 8086 &&
+        refuses "--columns: 0 is not between 1" k3bench kernels --columns 0 &&
+        refuses "bytes of weights to stream are too few" k3bench kernels --streamed 1K || return
+
+    expect 0 k3bench decode -m "$tiny" -n 2 -r 1 --json && mv "$work/out" "$work/speed.json" || return
+    expect 0 k3bench plot "$work/kernels.json" "$work/speed.json" -o "$work/charts.svg" && quiet_err &&
+        grep -q '<title>iq1_m, portable, kernels.json: ' "$work/charts.svg" && grep -q 'Tokens a second: decode' "$work/charts.svg" &&
+        is "$(tail -n 1 "$work/charts.svg")" '</svg>' || return
+    echo '[{"verb": "<i>", "tokens_per_s": 1e308, "tokens_per_s_max": 1e308, "operations": {"a": 1e308, "b": -1, "c": "x"}}]' >"$work/odd.json"
+    timeout 20 k3bench plot "$work/odd.json" -o "$work/odd.svg" && grep -q '&lt;i&gt;' "$work/odd.svg" &&
+        ! grep -qE 'inf|nan|<i>' "$work/odd.svg" || note "odd results" || return
+    echo '[{"a": 1}]' >"$work/other.json"
+    echo '{"rows": []}' >"$work/empty.json"
+    refuses "is of neither" k3bench plot "$work/other.json" -o "$work/no.svg" &&
+        refuses "is no list of results" k3bench plot "$work/empty.json" -o "$work/no.svg" &&
+        refuses "line 1 is no JSON" k3bench plot "$tiny" -o "$work/no.svg" &&
+        refuses "which results" k3bench plot -o "$work/no.svg" && refuses "with -o" k3bench plot "$work/speed.json" &&
+        ! test -e "$work/no.svg"
+}
+
+test_a_machine_is_predicted() {
+    expect 0 k3bench model-of && quiet_err && says '93 layers; a token takes 55.24 G dense' && says '48.62 G of experts' &&
+        says '<- binds' || return
+    expect 0 k3bench model-of -m "$tiny" --vram 0 --hits 50% --json && mv "$work/out" "$work/model.json" &&
+        json_is 0.5 "$work/model.json" 0 hits && json_is '"prefill"' "$work/model.json" 1 verb || return
+    expect 0 k3bench kernels --types iq1_m --columns 1 -t 1 -r 1 --streamed 1M --json && mv "$work/out" "$work/k.json" &&
+        expect 0 k3bench model-of --kernels "$work/k.json" --layers 4 && says '4 layers' || return
+    refuses "has no rates of iq1_m" k3bench model-of --kernels "$work/model.json" &&
+        refuses "--hits is a share" k3bench model-of --hits 1 && refuses "not shares" k3bench model-of --ram 5%
+}
+
+# Every option that --help shows is in the manual.
+test_the_manual_of_k3bench_has_every_option() {
+    local verb option manual=$models/../docs/man/k3bench.1
+    for verb in decode prefill kernels model-of plot policy io; do
+        grep -q "^\.Ss .*$verb" "$manual" || note "$verb is not in the manual" || return
+        expect 0 k3bench $verb --help || return
+        for option in $(grep -oE '^  (-., |    )--[a-z-]+' "$work/out" | sed 's/.*--//'); do
+            grep -qE -- "[ ,]-$option( |\$)" "$manual" || note "--$option of $verb is not in the manual" || return
+        done
+    done
 }
 
 # ---- all of them ----

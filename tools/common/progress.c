@@ -23,6 +23,9 @@ static void format_amount(enum k3_progress_unit unit, uint64_t amount, char out[
 static void draw(const struct k3_progress *progress, const char *what, uint64_t done, uint64_t total,
                  uint64_t ns)
 {
+    static const char *const names[] = {[K3_PROGRESS_BYTES] = "",
+                                        [K3_PROGRESS_TOKENS] = " tokens",
+                                        [K3_PROGRESS_MEASUREMENTS] = " measurements"};
     double fraction = total ? (double)done / (double)total : 0, seconds = (double)ns / 1e9;
     char bar[BAR_WIDTH + 1], at[K3_NUMBER_MAX], end[K3_NUMBER_MAX], rate[K3_NUMBER_MAX];
     int filled = (int)(fraction * BAR_WIDTH);
@@ -35,7 +38,7 @@ static void draw(const struct k3_progress *progress, const char *what, uint64_t 
     format_amount(progress->unit, (uint64_t)((double)done / seconds), rate);
     double left = fraction > 0 ? seconds / fraction - seconds : 0;
     fprintf(stderr, "\r\033[K%s [%s] %s of %s%s, %s/s, %.0f s left", what, bar, at, end,
-            progress->unit == K3_PROGRESS_TOKENS ? " tokens" : "", rate, left);
+            names[progress->unit], rate, left);
     fflush(stderr);
 }
 

@@ -8,6 +8,7 @@
 enum k3_progress_unit {
     K3_PROGRESS_BYTES,
     K3_PROGRESS_TOKENS,
+    K3_PROGRESS_MEASUREMENTS,
 };
 
 struct k3_progress {

@@ -7,7 +7,8 @@
 static void see_step(void *ctx, const char *name, int layer, uint64_t start_ns, uint64_t end_ns)
 {
     struct k3_telemetry *t = ctx;
-    k3_timeline_step(&t->timeline, name, layer, start_ns, end_ns);
+    if (t->timeline_path) k3_timeline_step(&t->timeline, name, layer, start_ns, end_ns);
+    if (t->also.step) t->also.step(t->also.ctx, name, layer, start_ns, end_ns);
 }
 
 static void see_routing(void *ctx, uint32_t layer, const uint32_t *ids, size_t n_tokens, size_t top_k)
@@ -44,7 +45,7 @@ k3_status k3_telemetry_open(struct k3_telemetry *t, struct k3_model *model, stru
         return status;
     }
     t->model = model;
-    struct k3_observer observer = {t, t->timeline_path ? see_step : NULL,
+    struct k3_observer observer = {t, t->timeline_path || t->also.step ? see_step : NULL,
                                    t->routing_path ? see_routing : NULL};
     k3_model_observe(model, &observer);
     return K3_OK;

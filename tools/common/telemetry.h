@@ -6,10 +6,11 @@
 #include "common/routing.h"
 #include "common/timeline.h"
 
-/* Zero-initialise; the first three are set by the options. */
+/* Zero-initialise; the paths are set by the options. */
 struct k3_telemetry {
     const char *stats_path, *timeline_path, *routing_path; /* NULL: not wanted */
-    struct k3_model *model;                                /* that is watched; NULL: not open */
+    struct k3_observer also; /* who else watches the steps; `step` may be NULL. Set before it is opened */
+    struct k3_model *model;  /* that is watched; NULL: not open */
     struct k3_output stats;
     struct k3_timeline timeline;
     struct k3_routing_record routing;
