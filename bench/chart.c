@@ -10,8 +10,8 @@
 #define PLOT_HEIGHT 240.0
 #define HEAD        40.0 /* title */
 #define LEGEND_LINE 18.0
-#define FOOT        62.0 /* labels of groups, name of the axis, and room to the next panel */
-#define CHARACTER   6.6  /* its width on average, for the legend */
+#define FOOT        74.0 /* labels of groups in up to two lines, name of the axis, room to the next panel */
+#define CHARACTER   6.6  /* its width on average */
 
 static uint32_t find_label(char labels[][K3_CHART_LABEL], uint32_t *n, uint32_t max, const char *label)
 {
@@ -82,6 +82,15 @@ static double at(const struct scale *scale, double value)
 }
 
 /* ---- parts ---- */
+
+/* Whether labels of groups would run into each other on one line. */
+static bool is_crowded(const struct k3_chart *c)
+{
+    for (uint32_t g = 0; g < c->n_groups; g++)
+        if (CHARACTER * (double)strlen(c->groups[g]) * c->n_groups > K3_CHART_WIDTH - LEFT - RIGHT)
+            return true;
+    return false;
+}
 
 static bool has_bound(const struct k3_chart *c)
 {
@@ -158,7 +167,8 @@ static void draw_group(const struct k3_chart *c, struct k3_stream *out, const st
                  bar_width * (c->stacked ? 1 : 0.9), base, top);
         if (c->stacked) base += c->bars[g][s].value;
     }
-    k3_svg_text(out, x + width / 2, scale->y0 + 16, "label", "middle", c->groups[g]);
+    double line = is_crowded(c) && g % 2 ? 30 : 16;
+    k3_svg_text(out, x + width / 2, scale->y0 + line, "label", "middle", c->groups[g]);
 }
 
 void k3_chart_draw(const struct k3_chart *c, struct k3_stream *out, double y)
@@ -170,5 +180,5 @@ void k3_chart_draw(const struct k3_chart *c, struct k3_stream *out, double y)
     legend(c, out, y + HEAD);
     draw_grid(c, out, &scale, top);
     for (uint32_t g = 0; g < c->n_groups; g++) draw_group(c, out, &scale, g, LEFT + g * width, width, top);
-    k3_svg_text(out, (LEFT + K3_CHART_WIDTH - RIGHT) / 2, scale.y0 + 36, "label", "middle", c->axis);
+    k3_svg_text(out, (LEFT + K3_CHART_WIDTH - RIGHT) / 2, scale.y0 + 48, "label", "middle", c->axis);
 }

@@ -174,6 +174,20 @@ json_t *k3_noise_json(const struct k3_noise *noise, double spread)
                      "noisy", others > MUCH_BUSY || spread > MUCH_SPREAD);
 }
 
+k3_status k3_machine_add(json_t *rows, json_t *noise, struct k3_error *err)
+{
+    json_t *machine = k3_machine_json(), *row;
+    bool done = machine && noise;
+    size_t i;
+    json_object_del(machine, "kernels");
+    json_array_foreach(rows, i, row) {
+        done = done && json_object_set(row, "machine", machine) == 0 &&
+               json_object_set(row, "noise", noise) == 0;
+    }
+    json_decref(machine);
+    return done ? K3_OK : k3_fail_memory(err, "the results", 0);
+}
+
 void k3_noise_warn(const json_t *noise, bool table)
 {
     char text[256];

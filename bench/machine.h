@@ -39,6 +39,9 @@ double k3_noise_others(const struct k3_noise *noise);
  * apart. */
 json_t *k3_noise_json(const struct k3_noise *noise, double spread);
 
+/* Gives each row the members `machine`, without `kernels`, which rows of this kind name themselves, and `noise`. */
+k3_status k3_machine_add(json_t *rows, json_t *noise, struct k3_error *err);
+
 /* Says when results are not to be trusted: below a table, and to a person whose table went to a file as JSON or CSV. */
 void k3_noise_warn(const json_t *noise, bool table);
 

@@ -33,8 +33,7 @@ void k3_report_table(const json_t *rows, const struct k3_column *columns)
     for (const struct k3_column *c = columns; c->key; c++)
         k3_out("%s%*s", c == columns ? "" : " ", c->scale == 0 ? -c->width : c->width, c->title);
     k3_out("\n");
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         for (const struct k3_column *c = columns; c->key; c++) {
             if (c != columns) k3_out(" ");
             print_cell(json_object_get(row, c->key), c);
@@ -50,8 +49,7 @@ static bool flatten(const json_t *from, const char *prefix, json_t *to)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)from, key, value)
-    {
+    json_object_foreach((json_t *)from, key, value) {
         char name[256];
         snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", key);
         if (json_is_object(value) ? !flatten(value, name, to) : json_object_set(to, name, value) != 0)
@@ -89,18 +87,15 @@ static void print_lines(const json_t *flat, json_t *names)
     size_t i;
     json_t *row, *unused;
     const char *key, *separator = "";
-    json_object_foreach(names, key, unused)
-    {
+    json_object_foreach(names, key, unused) {
         k3_out("%s", separator);
         print_field(key);
         separator = ",";
     }
     k3_out("\n");
-    json_array_foreach(flat, i, row)
-    {
+    json_array_foreach(flat, i, row) {
         separator = "";
-        json_object_foreach(names, key, unused)
-        {
+        json_object_foreach(names, key, unused) {
             k3_out("%s", separator);
             print_value(json_object_get(row, key));
             separator = ",";
@@ -114,8 +109,7 @@ k3_status k3_report_csv(const json_t *rows, struct k3_error *err)
     json_t *flat = json_array(), *names = json_object(), *row;
     bool done = flat && names;
     size_t i;
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         json_t *one = json_object();
         done = done && one && flatten(row, "", one) && json_object_update_missing(names, one) == 0;
         done = json_array_append_new(flat, one) == 0 && done;

@@ -22,12 +22,11 @@ static json_t *find_rows(json_t *root)
     if (!json_is_array(rows) || json_array_size(rows) == 0) return NULL;
     json_incref(rows);
     if (json_is_object(root)) json_object_del(root, "rows");
-    json_array_foreach(rows, i, row) if (!json_is_object(row) ||
-                                         (json_is_object(root) && json_object_update_missing(row, root) != 0))
-    {
-        json_decref(rows);
-        return NULL;
-    }
+    json_array_foreach(rows, i, row)
+        if (!json_is_object(row) || (json_is_object(root) && json_object_update_missing(row, root) != 0)) {
+            json_decref(rows);
+            return NULL;
+        }
     return rows;
 }
 

@@ -72,8 +72,7 @@ static void print_steps(const struct k3_speed *b, const json_t *rows)
     k3_out("\n%-10s", "ms a token");
     for (uint32_t r = 0; r < b->o.at.n; r++) k3_out("   at %7u", b->rows[r].context);
     k3_out("\n");
-    json_object_foreach((json_t *)first, name, unused)
-    {
+    json_object_foreach((json_t *)first, name, unused) {
         k3_out("%-10s", name);
         for (uint32_t r = 0; r < b->o.at.n; r++) {
             const json_t *row = json_array_get(rows, r);
@@ -127,8 +126,8 @@ static k3_status show(const struct k3_speed *b, json_t *about, json_t *rows, str
         return k3_report_json(about, err);
     }
     if (b->o.report.csv) {
-        json_array_foreach(rows, i, row) if (json_object_update_missing(row, about) !=
-                                             0) return k3_fail_memory(err, "the results", 0);
+        json_array_foreach(rows, i, row)
+            if (json_object_update_missing(row, about) != 0) return k3_fail_memory(err, "the results", 0);
         return k3_report_csv(rows, err);
     }
     return K3_OK;

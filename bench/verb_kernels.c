@@ -266,9 +266,9 @@ static k3_status sort_rows(struct bench *b, struct k3_error *err)
     size_t i;
     bool done = sorted;
     for (size_t k = 0; variant_name(k) && done; k++)
-        json_array_foreach(b->rows, i, row) if (strcmp(json_string_value(json_object_get(row, "variant")),
-                                                       variant_name(k)) == 0) done =
-            done && json_array_append(sorted, row) == 0;
+        json_array_foreach(b->rows, i, row)
+            if (strcmp(json_string_value(json_object_get(row, "variant")), variant_name(k)) == 0)
+                done = done && json_array_append(sorted, row) == 0;
     if (!done) {
         json_decref(sorted);
         return k3_fail_memory(err, "the results", 0);
@@ -285,8 +285,7 @@ static void print_limits(const struct bench *b)
         struct k3_samples reading = {0}, clock = {0};
         size_t i;
         json_t *row;
-        json_array_foreach(b->rows, i, row)
-        {
+        json_array_foreach(b->rows, i, row) {
             if (json_integer_value(json_object_get(row, "threads")) != b->o.threads.list[t]) continue;
             k3_samples_add(&reading, json_real_value(json_object_get(row, "bandwidth_bytes_per_s")));
             k3_samples_add(&clock, json_real_value(json_object_get(row, "clock_hz")));
@@ -297,7 +296,7 @@ static void print_limits(const struct bench *b)
     }
 }
 
-static void print_table(const struct bench *b, const json_t *machine)
+static void print_table(const struct bench *b)
 {
     static const struct k3_column columns[] = {
         {"name", "type", 8, 0, 0},
@@ -314,6 +313,7 @@ static void print_table(const struct bench *b, const json_t *machine)
         {"share_of_peak", "% peak", 7, 1, 100},
         {0},
     };
+    const json_t *machine = json_object_get(json_array_get(b->rows, 0), "machine");
     k3_out("%s, %zu MiB streamed, %u repetitions\n", json_string_value(json_object_get(machine, "cpu")),
            b->ring.n >> 20, b->o.repetitions);
     print_limits(b);
@@ -326,24 +326,14 @@ static void print_table(const struct bench *b, const json_t *machine)
 
 static k3_status report(struct bench *b, struct k3_error *err)
 {
-    json_t *machine = k3_machine_json(), *noise = k3_noise_json(&b->noise, k3_samples_median(&b->spread)),
-           *row;
-    size_t i;
-    bool done = machine && noise;
-    json_object_del(machine, "kernels"); /* each row says its own */
-    json_array_foreach(b->rows, i, row) done =
-        done && json_object_set(row, "machine", machine) == 0 && json_object_set(row, "noise", noise) == 0;
-    k3_status status = done ? sort_rows(b, err) : k3_fail_memory(err, "the results", 0);
-    if (status == K3_OK) {
-        if (b->o.report.json)
-            status = k3_report_json(b->rows, err);
-        else if (b->o.report.csv)
-            status = k3_report_csv(b->rows, err);
-        else
-            print_table(b, machine);
-        k3_noise_warn(noise, !b->o.report.json && !b->o.report.csv);
-    }
-    json_decref(machine);
+    json_t *noise = k3_noise_json(&b->noise, k3_samples_median(&b->spread));
+    bool table = !b->o.report.json && !b->o.report.csv;
+    k3_status status = k3_machine_add(b->rows, noise, err);
+    if (status == K3_OK) status = sort_rows(b, err);
+    if (status == K3_OK && b->o.report.json) status = k3_report_json(b->rows, err);
+    if (status == K3_OK && b->o.report.csv) status = k3_report_csv(b->rows, err);
+    if (status == K3_OK && table) print_table(b);
+    if (status == K3_OK) k3_noise_warn(noise, table);
     json_decref(noise);
     return status;
 }

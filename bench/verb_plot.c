@@ -89,8 +89,8 @@ static double most_threads(const json_t *rows)
     const json_t *row;
     size_t i;
     double most = 0;
-    json_array_foreach(rows, i, row) if (k3_row_number(row, "threads") > most) most =
-        k3_row_number(row, "threads");
+    json_array_foreach(rows, i, row)
+        if (k3_row_number(row, "threads") > most) most = k3_row_number(row, "threads");
     return most;
 }
 
@@ -136,8 +136,7 @@ static k3_status add_operations(struct plot *p, const char *path, const json_t *
     struct k3_chart *chart = chart_of(p, title, "ms", "tokens before");
     if (!chart) return no_room(path, err);
     chart->stacked = true;
-    json_object_foreach(json_object_get(row, "operations"), name, seconds)
-    {
+    json_object_foreach(json_object_get(row, "operations"), name, seconds) {
         struct k3_bar *bar = k3_chart_bar(chart, group, name);
         if (!bar) return no_room(path, err);
         (void)seconds;
@@ -174,8 +173,7 @@ static k3_status add_file(struct plot *p, const char *path, struct k3_error *err
     k3_status status = k3_rows_read(path, &rows, err);
     if (status != K3_OK) return status;
     double threads = most_threads(rows);
-    json_array_foreach(rows, i, row)
-    {
+    json_array_foreach(rows, i, row) {
         if (status != K3_OK) break;
         if (json_object_get(row, "variant"))
             status = add_kernel(p, path, row, threads, err);
