@@ -38,7 +38,7 @@ static k3_status parse_options(int argc, char **argv, struct plot *p, struct k3_
     k3_status status = k3_options_parse(argc, argv, table, MAX_FILES, err);
     if (status == K3_OK && p->help)
         k3_options_help("Usage: k3bench plot FILE.json... -o FILE.svg\n"
-                        "Draws what k3bench kernels, decode and prefill wrote with --json.\n",
+                        "Draws what k3bench kernels, floats, decode and prefill wrote with --json.\n",
                         table);
     if (status != K3_OK || p->help) return status;
     if (optind == argc)
@@ -124,6 +124,20 @@ static k3_status add_kernel(struct plot *p, const char *path, const json_t *row,
     return K3_OK;
 }
 
+/* ---- floats ---- */
+
+static k3_status add_floats(struct plot *p, const char *path, const json_t *row, struct k3_error *err)
+{
+    char series[K3_CHART_LABEL];
+    struct k3_chart *chart = chart_of(p, "Loops over floats, 1 thread", "Gvalues/s", "loop");
+    name_series(p, k3_row_text(row, "variant"), path, series);
+    struct k3_bar *bar = chart ? k3_chart_bar(chart, k3_row_text(row, "name"), series) : NULL;
+    if (!bar) return no_room(path, err);
+    *bar = (struct k3_bar){1e-9 * amount(row, "values_per_s"), 1e-9 * amount(row, "values_per_s_min"),
+                           1e-9 * amount(row, "values_per_s_max"), 0};
+    return K3_OK;
+}
+
 /* ---- decode and prefill ---- */
 
 static k3_status add_operations(struct plot *p, const char *path, const json_t *row, const char *verb,
@@ -175,13 +189,15 @@ static k3_status add_file(struct plot *p, const char *path, struct k3_error *err
     double threads = most_threads(rows);
     json_array_foreach(rows, i, row) {
         if (status != K3_OK) break;
-        if (json_object_get(row, "variant"))
+        if (json_object_get(row, "values_per_s"))
+            status = add_floats(p, path, row, err);
+        else if (json_object_get(row, "variant"))
             status = add_kernel(p, path, row, threads, err);
         else if (json_object_get(row, "tokens_per_s"))
             status = add_speed(p, path, row, err);
         else
-            status =
-                k3_fail(err, K3_ERR_FORMAT, "%s: row %zu is of neither kernels, decode nor prefill", path, i);
+            status = k3_fail(err, K3_ERR_FORMAT,
+                             "%s: row %zu is of neither kernels, floats, decode nor prefill", path, i);
     }
     json_decref(rows);
     return status;

@@ -77,7 +77,7 @@ on_terminal() {
 test_help_and_version_go_to_standard_output() {
     local program
     for program in k3run k3tool 'k3tool plan' 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' 'k3tool synth' 'k3tool routing' k3bench \
-        'k3bench decode' 'k3bench prefill' 'k3bench policy' 'k3bench io' 'k3bench kernels' 'k3bench model-of' 'k3bench plot'; do
+        'k3bench decode' 'k3bench prefill' 'k3bench policy' 'k3bench io' 'k3bench kernels' 'k3bench floats' 'k3bench model-of' 'k3bench plot'; do
         # shellcheck disable=SC2086
         expect 0 $program --help && says Usage && quiet_err || return
     done
@@ -528,7 +528,9 @@ test_kernels_are_timed_and_drawn() {
         refuses "bytes of weights to stream are too few" k3bench kernels --streamed 1K || return
 
     expect 0 k3bench decode -m "$tiny" -n 2 -r 1 --json && mv "$work/out" "$work/speed.json" || return
-    expect 0 k3bench plot "$work/kernels.json" "$work/speed.json" -o "$work/charts.svg" && quiet_err &&
+    expect 0 k3bench floats --variants plain -r 1 --json && mv "$work/out" "$work/floats.json" &&
+        json_is '"kda_head"' "$work/floats.json" 0 name && json_get "$work/floats.json" 0 values_per_s >/dev/null || return
+    expect 0 k3bench plot "$work/kernels.json" "$work/floats.json" "$work/speed.json" -o "$work/charts.svg" && quiet_err &&
         grep -q '<title>iq1_m, portable, kernels.json: ' "$work/charts.svg" && grep -q 'Tokens a second: decode' "$work/charts.svg" &&
         is "$(tail -n 1 "$work/charts.svg")" '</svg>' || return
     echo '[{"verb": "<i>", "tokens_per_s": 1e308, "tokens_per_s_max": 1e308, "operations": {"a": 1e308, "b": -1, "c": "x"}}]' >"$work/odd.json"
@@ -557,7 +559,7 @@ test_a_machine_is_predicted() {
 # Every option that --help shows is in the manual.
 test_the_manual_of_k3bench_has_every_option() {
     local verb option manual=$models/../docs/man/k3bench.1
-    for verb in decode prefill kernels model-of plot policy io; do
+    for verb in decode prefill kernels floats model-of plot policy io; do
         grep -q "^\.Ss .*$verb" "$manual" || note "$verb is not in the manual" || return
         expect 0 k3bench $verb --help || return
         for option in $(grep -oE '^  (-., |    )--[a-z-]+' "$work/out" | sed 's/.*--//'); do
