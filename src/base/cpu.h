@@ -8,7 +8,7 @@
 struct k3_cpu {
     bool avx2;    /* AVX2, FMA and F16C */
     bool avxvnni; /* the 256-bit AVX-VNNI */
-    bool avx512;  /* F, BW, DQ, VL, VNNI, VBMI and BITALG, and GFNI and BMI2, which all processors with these have */
+    bool avx512;  /* F, BW, DQ, VL, VNNI, VBMI and BITALG; GFNI and BMI2, which every processor with these has */
 };
 
 /* Found once; safe to call from any thread. */

@@ -1,6 +1,7 @@
 /* avx512.c - the implementation for AVX-512: which kernel does what for a type and a number of columns.
  *
- * Needs what k3_cpu.avx512 stands for. */
+ * Needs what k3_cpu.avx512 stands for. The products are those of rows (avx512_internal.h) for any number of
+ * columns. */
 #include "quant/avx512_internal.h"
 
 const struct k3_kernels k3_kernels_avx512 = {

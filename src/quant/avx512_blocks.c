@@ -1,22 +1,24 @@
 /* avx512_blocks.c - q8_0 and mxfp4 times a few columns, 4 rows at a time.
  *
- * FORMULA. portable.c has it. Weights are made unsigned, for VPDPBUSD: sum of w q = sum of (w + z) q - z * (sum of q), where
- * z is 128 for q8_0 and 12 for mxfp4, and the sums of q come with the activations.
+ * FORMULA. portable.c has it. Weights are made unsigned, for VPDPBUSD: sum of w q = sum of (w + z) q - z *
+ * (sum of q), where z is 128 for q8_0 and 12 for mxfp4, and the sums of q come with the activations.
  *
- * LAYOUT. A row is blocks of 34 or 17 bytes at any address; activations are struct k3_rounded in blocks of 32. No byte beyond
- * a row is read.
+ * LAYOUT. A row is blocks of 34 or 17 bytes at any address; activations are struct k3_rounded in blocks of
+ * 32. No byte beyond a row is read.
  *
- * MAPPING. A step is 16 blocks: their integers are worked out in the lanes of one vector, and so are their terms
- * dw * dx * integer, one row after the other, each from left to right as memory likes to be read. Then the terms of 4 rows
- * are transposed and added one block after the other, lanes being rows, as the definition wants it; 4 rows hide half of
- * the latency of these additions behind the work on the next step.
- *   Two blocks are one vector of 64 weights, and so 8 vectors a step. Lane 4L + m of the terms is block 4m + L, which is how
- *   k3_sums of halves falls out of adding neighbours; scales are read in that order by a gather.
+ * MAPPING. A step is 16 blocks: their integers are worked out in the lanes of one vector, and so are their
+ * terms dw * dx * integer, one row after the other, each from left to right as memory likes to be read. Then
+ * the terms of 4 rows are transposed and added one block after the other, lanes being rows, as the definition
+ * wants it; the latency of these additions passes while the next step is worked on.
+ *   Two blocks are one vector of 64 weights, and so 8 vectors a step. Lane 4L + m of the terms is block 4m +
+ *   L, which is how adding neighbours leaves them; scales are read in that order by a gather.
  *
- * COST, for one row and column of a step of 512 weights, in vector operations (two a cycle at 512 bits):
- *     q8_0   8 * 3 for products, 21 for their sums, 9 for transposing and adding, about 10 for a gather and 8 more: 72, 1.06
- *            bytes a weight. 36 cycles for 544 bytes are 15 bytes a cycle, four times what memory gives one core
- *     mxfp4  8 * 5, the others as above: 88, 0.53 bytes a weight */
+ * COST, for one row and column of a step of 512 weights, in vector operations, of which two run in a cycle at
+ * 512 bits:
+ *     q8_0   8 * 3 for products, 21 for their sums, 8 for a quarter of transposing and adding 4 rows' terms,
+ *            about 5 for a gather and 8 more: 66, 1.06 bytes a weight. 33 cycles for 544 bytes: memory is
+ *            the bound, and so the next 4 rows are prefetched, in the order in which they lie
+ *     mxfp4  8 * 5, the others as above: 82, 0.53 bytes a weight */
 #include "quant/avx512_internal.h"
 
 #define ROWS  4  /* of a group */

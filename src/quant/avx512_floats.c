@@ -1,15 +1,17 @@
 /* avx512_floats.c - f32, f16 and bf16 times a few columns, 4 rows at a time, and the product of two vectors.
  *
- * FORMULA. portable.c has it: 16 partial sums, one multiplication and one addition for each 16 weights, then the sums in
- * pairs, then what is left over. Never fused: a fused operation rounds once where the definition rounds twice.
+ * FORMULA. portable.c has it: 16 partial sums, one multiplication and one addition for each 16 weights, then
+ * the sums in pairs, then what is left over. Never fused: a fused operation rounds once where the definition
+ * rounds twice.
  *
- * LAYOUT. Rows of 4 or 2 bytes a weight at any address; activations are f32 at any address. Nothing is read beyond either.
+ * LAYOUT. Rows of 4 or 2 bytes a weight at any address; activations are f32 at any address. Nothing is read
+ * beyond either.
  *
- * MAPPING. The 16 partial sums are one vector. An addition takes 4 cycles, so 4 rows are worked on at once, and columns as
- * many as there are, to 4.
+ * MAPPING. The 16 partial sums are one vector. An addition takes 4 cycles, so 4 rows are worked on at once,
+ * and columns as many as there are, to 4.
  *
- * COST, for 16 weights of a row and one column: two vector operations, 2.25 of f16, 3 of bf16, by one column less; so 16
- * weights a cycle, 64 bytes of f32, and memory is the bound. */
+ * COST, for 16 weights of a row and one column: two vector operations, and to widen the weights two more,
+ * once for all columns; so 16 or 8 weights a cycle, 64 or 16 bytes, and memory is the bound. */
 #include "quant/avx512_internal.h"
 
 #define ROWS 4 /* of a group */

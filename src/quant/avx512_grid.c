@@ -1,34 +1,40 @@
 /* avx512_grid.c - iq1_m and iq2_xxs times a few columns, 16 rows at a time.
  *
- * FORMULA. portable.c has it. With digits u of the code book (grids.h) and sums S of 8 activations, a block's integer is
+ * FORMULA. portable.c has it. With digits u of the code book (grids.h) and sums S of 8 activations, a block's
+ * integer is
  *     iq1_m    8 * sum of s[B] u[i] q[i]  +  sum over groups g of s[g / 2] (-7 or -9) S[g]
  *              for a weight is 8 (u - 1) + 1 or 8 (u - 1) - 1, times the odd scale s of 16
  *     iq2_xxs  sum over records j of s[j] (sum of (43 + w[i]) q[i]  -  43 * sum of q[i])
  *              where 43 + w, w one of -43, -25, -8, 8, 25, 43, is not negative
- * so that all products of bytes are of an unsigned weight and a signed activation, which VPDPBUSD adds up by fours.
+ * so that all products of bytes are of an unsigned weight and a signed activation, which VPDPBUSD adds up by
+ * fours.
  *
- * LAYOUT. A row is blocks of 56 or 66 bytes at any address; activations are struct k3_rounded in blocks of 256. A load of
- * 64 bytes at the last block of iq1_m reads 8 bytes of the padding that follows every buffer.
+ * LAYOUT. A row is blocks of 56 or 66 bytes at any address; activations are struct k3_rounded in blocks of
+ * 256. A load of 64 bytes at the last block of iq1_m reads 8 bytes of the padding that follows every buffer.
  *
- * MAPPING. Work on a block is integer until one int32 is left for each row and column. 16 rows are worked on block by
- * block; then their 16 vectors of partial sums become one vector, its lanes the rows, and so is the sum of floats, which
- * must go from left to right: one multiplication, one more and one addition for 16 rows. The activations of the block
- * are put into the order in which the weights appear once for all 16 rows.
- *   A group is 8 weights, one code of the book, 16 bits. VPMULTISHIFTQB spreads a code that is anywhere in 64 bits to
- *   8 bytes. Vector k of the four that hold a block's weights has group 4j + k in its 64-bit lane j:
+ * MAPPING. Work on a block is integer until one int32 is left for each row and column. 16 rows are worked on
+ * block by block; then their 16 vectors of partial sums become one vector, its lanes the rows, and so is the
+ * sum of floats, which must go from left to right: one multiplication, one more and one addition for 16 rows.
+ * The activations of the block are put into the order in which the weights appear once for all 16 rows. The
+ * next 16 rows are prefetched meanwhile.
+ *   A group is 8 weights, one code of the book, 16 bits. VPMULTISHIFTQB spreads a code that is anywhere in 64
+ *   bits to 8 bytes. Each 64-bit lane works on 4 neighbouring groups, group k in vector k of four:
  *     - iq2_xxs: record j of the format, indices and signs, is the 64-bit lane j of one load;
- *     - iq1_m: groups 4j to 4j + 3 are in two sub-blocks, of groups k = 0, 1 and k = 2, 3, so that two vectors can be
- *       added up before they are scaled.
- *   The book of iq2_xxs is 256 codes, which stay in 8 registers as two planes of bytes; VPERMI2B looks 64 indices up,
- *   those of two rows. The book of iq1_m is 4 KiB: gathers.
- *   The signs of iq2_xxs: VGF2P8AFFINEQB multiplies bit matrices. Byte j of the vector has just bit j, or bits 0 to 6 in
- *   byte 7; the matrix has the seven stored bits of four groups as rows; so bit l of byte j of the product is the sign of
- *   weight j of group l, and in byte 7 the parity of the seven, which is the eighth sign.
+ *     - iq1_m: groups k = 0, 1 and k = 2, 3 are two sub-blocks of the format, so that two vectors can
+ *       be added up before they are scaled.
+ *   The book of iq2_xxs is 256 codes, which stay in 8 registers as two planes of bytes; VPERMI2B looks 64
+ *   indices up, those of two rows, while the two rows before them are multiplied. The book of iq1_m is 4 KiB:
+ *   gathers.
+ *   The signs of iq2_xxs: VGF2P8AFFINEQB multiplies bit matrices. Byte j of the vector has just bit j, or
+ *   bits 0 to 6 in byte 7; the matrix has the seven stored bits of four groups as rows; so one bit of byte j
+ *   of the product is the sign of weight j of group k, and in byte 7 the parity of the seven, the eighth sign.
  *
- * COST, for one row and column of 256 weights, in vector operations (two a cycle at 512 bits):
- *     iq1_m    25 and two gathers of 16 (6.5 cycles each when nothing else runs), 0.22 bytes a weight
- *     iq2_xxs  34, of which 14 only run on the port for shuffles, 0.26 bytes a weight
- *   and 2.8 for the sums of 16, 1.2 for the activations. Each further column costs 7 (iq1_m) or 6 and the sums. */
+ * COST, for one row and column of 256 weights, in vector operations, of which two run in a cycle at 512 bits:
+ *     iq1_m    25 and two gathers of 16. A gather is microcode of about 26 operations and 6 cycles that
+ *              overlap with nothing. 12 + 17 cycles: at 3 GHz 26 G weights/s, 5.8 GB/s
+ *     iq2_xxs  34, of which 14 only run on the port for shuffles. 22 cycles: 35 G weights/s, 9 GB/s
+ *   2.8 for the sums of 16 and 1.2 for the activations included. Each further column costs 7 (iq1_m) or 6 and
+ *   the sums. Neither is bound by memory. */
 #include "quant/avx512_internal.h"
 #include "quant/grids.h"
 
@@ -46,8 +52,8 @@ struct spread {
 /* Where VPMULTISHIFTQB finds the eight digits of a code: at bits `at` and up. */
 #define DIGITS_AT(at) _mm512_set1_epi64((long long)(0x0e0c0a0806040200u + 0x0101010101010101u * (at)))
 
-/* 64-bit lane j of out[k] is group k + 4 * (the place of j in the order): 0 1 2 3 4 5 6 7 if b is the second quarter of
- * a block and c the third, 0 4 1 5 2 6 3 7 with `alternate` and the third and the second. */
+/* 64-bit lane j of out[k] is group k + 4 * (the place of j in the order): 0 1 2 3 4 5 6 7 if b is the second
+ * quarter of a block and c the third, 0 4 1 5 2 6 3 7 with `alternate` and the third and the second. */
 K3_INLINE void spread_groups(const int8_t *q, bool alternate, __m512i out[4])
 {
     const __m512i low =
@@ -76,8 +82,8 @@ K3_INLINE void store_rows(const struct k3_product *p, size_t row, size_t rows, s
     _mm512_mask_storeu_ps(p->y + column * p->y_stride + row, (__mmask16)((1u << rows) - 1), sums);
 }
 
-/* Asks for a part of the next 16 rows, as long as a block is, while block b of row r is worked on: rows that come from
- * memory arrive in order and in time. */
+/* Asks for a part of the next 16 rows, as long as a block is, while block b of row r is worked on: rows that
+ * come from memory arrive in order and in time. */
 K3_INLINE void prefetch_next(const struct k3_product *p, size_t row, size_t b, size_t r, size_t block_bytes)
 {
     _mm_prefetch((const char *)(p->rows + (row + ROWS) * p->row_bytes + (b * ROWS + r) * block_bytes),
@@ -86,9 +92,10 @@ K3_INLINE void prefetch_next(const struct k3_product *p, size_t row, size_t b, s
 
 /* ---- iq1_m ---- */
 
-/* 64-bit lane j holds four groups, 4m to 4m + 3 for m = 0 4 1 5 2 6 3 7: half of qh, 4 bits a group, then stands where
- * it is needed when 128 bits of it are copied to all lanes. In a lane the groups are 0 2 1 3, so that the words belong to
- * sub-blocks 0 1 0 1 and the dwords have one group of the first and one of the second. */
+/* 64-bit lane j holds four groups, 4m to 4m + 3 for m = 0 4 1 5 2 6 3 7: half of qh, 4 bits a group, then
+ * stands where it is needed when 128 bits of it are copied to all lanes. In a lane the groups are 0 2 1 3, so
+ * that the words belong to sub-blocks 0 1 0 1 and the dwords have one group of the first and one of the
+ * second. */
 #define BY_FOURS(f) _mm512_setr_epi64(f(0), f(4), f(1), f(5), f(2), f(6), f(3), f(7))
 
 /* The number of each word's group. */
@@ -218,7 +225,8 @@ K3_INLINE __m512i look_up(const __m512i table[4], __m512i index, __mmask64 upper
 
 #define ODD_DWORDS 0xaaaa
 
-/* The blocks of two rows. 64-bit lane j of codes[i] is record j: the lower bytes of its four codes, then the upper ones. */
+/* The blocks of two rows. 64-bit lane j of codes[i] is record j: the lower bytes of its four codes, then the
+ * upper ones. */
 struct iq2_xxs_pair {
     __m512i records[2], codes[2];
 };
@@ -295,7 +303,8 @@ K3_INLINE void iq2_xxs_group(const struct k3_product *p, const struct iq2_xxs_bo
     struct spread x[K3_MAX_COLUMNS];
     for (size_t c = 0; c < columns; c++) acc[c] = _mm512_setzero_ps();
 
-    /* A row without a partner is its own. The codes of two rows are looked up while the two before them are multiplied. */
+    /* A row without a partner is its own. The codes of two rows are looked up while the two before them are
+     * multiplied. */
     struct iq2_xxs_pair next = iq2_xxs_pair(book, first, rows > 1 ? p->row_bytes : 0);
     for (size_t b = 0; b < n_blocks; b++) {
         for (size_t c = 0; c < columns; c++) {

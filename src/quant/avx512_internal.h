@@ -8,8 +8,8 @@
 
 #define K3_INLINE __attribute__((always_inline)) static inline
 
-/* Products of a few columns: the kernels of rows. Any number of either is right; from about 5 columns on, more is
- * calculated than need be. */
+/* Products of a few columns: the kernels of rows. Any number of either is right; from about 5 columns on,
+ * more is calculated than need be. */
 void k3_avx512_iq1_m(const struct k3_product *p);   /* avx512_grid.c */
 void k3_avx512_iq2_xxs(const struct k3_product *p); /* avx512_grid.c */
 void k3_avx512_q8_0(const struct k3_product *p);    /* avx512_blocks.c */
@@ -21,11 +21,11 @@ float k3_avx512_dot(const float *a, const float *b, size_t n);
 void k3_avx512_round_q8_0(const float *x, void *act, size_t n); /* avx512_round.c */
 void k3_avx512_round_q8_K(const float *x, void *act, size_t n);
 
-/* Columns that are worked on at once: more do not pay, for their activations no longer stay in registers. */
+/* Columns that are worked on at once: the activations of more would not stay in registers. */
 #define K3_MAX_COLUMNS 4
 
-/* Calls group(..., column, columns) for all columns, K3_MAX_COLUMNS at a time, with a constant for `columns`: the loops
- * over them are unrolled. */
+/* Calls group(..., column, columns) for all columns, K3_MAX_COLUMNS at a time, with a constant for `columns`:
+ * the loops over them are unrolled. */
 #define K3_FOR_COLUMNS(group, product, ...)                                                                  \
     for (size_t column = 0; column < (product)->n_columns; column += K3_MAX_COLUMNS) {                       \
         switch ((product)->n_columns - column) {                                                             \
@@ -43,7 +43,8 @@ void k3_avx512_round_q8_K(const float *x, void *act, size_t n);
         }                                                                                                    \
     }
 
-/* Lane l of the result is the sum of the lanes of v[l]: pairs of vectors are added and interleaved at once. */
+/* Lane l of the result is the sum of the lanes of v[l]: pairs of vectors are added and interleaved at once.
+ * */
 K3_INLINE __m512i k3_sums_of_16(const __m512i v[16])
 {
     __m512i four[4]; /* 128-bit lane k of four[i] has the sums over lane k of v[4i] to v[4i + 3] */

@@ -2,11 +2,12 @@
  *
  * FORMULA and what happens where it has no answer: round.c, whose bytes these are.
  *
- * MAPPING. Lanes are activations, 16 at a time. Magnitudes are compared as bits, as in round.c. Sums of 4 neighbours are a
- * product with ones.
+ * MAPPING. Lanes are activations, 16 at a time. Magnitudes are compared as bits, as in round.c. Sums of 4
+ * neighbours are a product with ones.
  *
- * COST. A block of 256 is 16 loads, 16 maxima, 16 multiplications, 16 conversions and 16 stores, and twice the latency of
- * going across a vector: about 0.5 cycles an activation, which thousands of rows of weights then use. */
+ * COST. A block of 256 is 16 loads, 16 maxima, 16 multiplications, 16 conversions and 16 stores, and twice
+ * the latency of going across a vector: about 0.5 cycles an activation, which thousands of rows of weights
+ * then use. */
 #include "quant/avx512_internal.h"
 
 #include <math.h>
