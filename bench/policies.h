@@ -2,7 +2,7 @@
 #ifndef K3_BENCH_POLICIES_H
 #define K3_BENCH_POLICIES_H
 
-#include "trace.h"
+#include "common/trace.h"
 
 #include "store/policy.h"
 

@@ -34,12 +34,13 @@ static k3_status print_trace(const char *path, uint32_t n_experts, struct k3_err
     struct k3_routing_stats all = {0}, one;
     k3_status status = k3_trace_read(path, &trace, err);
     if (status != K3_OK) return status;
-    if (!n_experts) n_experts = k3_trace_experts(&trace);
-    if (k3_trace_experts(&trace) > n_experts)
+    if (!n_experts) n_experts = trace.n_experts;
+    if (trace.n_experts > n_experts)
         status = k3_fail(err, K3_ERR_ARGUMENT, "%s: has expert %u, but --experts is %u", path,
-                         k3_trace_experts(&trace) - 1, n_experts);
+                         trace.n_experts - 1, n_experts);
     if (status == K3_OK) {
-        k3_out("%zu tokens, %u MoE layers, %u of %u experts\n\n", trace.n_tokens, trace.n_layers, trace.top_k,
+        k3_out("%u tokens, %u MoE layers, %.4g of %u experts\n\n", trace.n_tokens, trace.n_layers,
+               (double)trace.begin[(size_t)trace.n_tokens * trace.n_layers] / trace.n_tokens / trace.n_layers,
                n_experts);
         k3_out("%8s %9s %7s %7s %7s %7s %7s %10s\n", "layer", "overlap", "2", "4", "8", "16", "32",
                "top tenth");

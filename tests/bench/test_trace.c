@@ -1,5 +1,5 @@
 /* Reading routing traces, broken ones above all. */
-#include "trace.h"
+#include "common/trace.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

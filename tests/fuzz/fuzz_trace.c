@@ -1,6 +1,6 @@
 /* fuzz_trace.c - any bytes as a trace of routing: they end in a trace whose ids are in range or in a message. */
 #include "memory_file.h"
-#include "trace.h"
+#include "common/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -443,7 +443,7 @@ test_routing_counts_a_trace() {
     expect 0 k3tool routing --experts 10 "$work/trace.jsonl" && quiet_err &&
         says '2 tokens, 2 MoE layers, 2 of 10 experts' && says '1.000    1.00' || return
     refuses "has expert 4, but --experts is 4" k3tool routing --experts 4 "$work/trace.jsonl" &&
-        refuses "which trace" k3tool routing && refuses "line 1 is no JSON" k3tool routing "$tiny"
+        refuses "which trace" k3tool routing && refuses "token 0 is no JSON" k3tool routing "$tiny"
 }
 
 # ---- k3bench ----

@@ -216,7 +216,7 @@ static void watch(void *ctx, const char *name, int layer, size_t row, const floa
     if (!strcmp(name, "ffn_moe_topk"))
         for (size_t i = 0; i < width; i++)
             run->trace.ids[(row * run->trace.n_layers + (size_t)layer - run->n_dense) * width + i] =
-                (uint32_t)values[i];
+                (uint16_t)values[i];
     if (strcmp(name, "l_out")) return;
     for (size_t i = 0; i < n_rows * width; i++) {
         double x = (double)values[i];
@@ -238,8 +238,13 @@ static void feed(const char *path, size_t n, struct run *run)
     const struct k3_hparams *hp = &model->plan->hp;
     memset(run, 0, sizeof *run);
     run->n_dense = hp->n_dense_layers;
-    run->trace = (struct k3_trace){n, hp->n_layers - run->n_dense, hp->top_k, NULL};
-    run->trace.ids = calloc(n * hp->n_layers * hp->top_k, sizeof *run->trace.ids);
+    run->trace = (struct k3_trace){
+        .n_tokens = (uint32_t)n, .n_layers = hp->n_layers - run->n_dense, .n_experts = hp->n_experts};
+    size_t n_lists = n * run->trace.n_layers;
+    run->trace.ids = calloc(n_lists * hp->top_k, sizeof *run->trace.ids);
+    run->trace.begin = calloc(n_lists + 1, sizeof *run->trace.begin);
+    assert_true(run->trace.ids && run->trace.begin);
+    for (size_t i = 0; i <= n_lists; i++) run->trace.begin[i] = i * hp->top_k;
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)test_random_below(&random, hp->n_vocab);
 
     struct k3_tap tap = {watch, run};
@@ -355,8 +360,7 @@ static void a_trace_is_counted(void **state)
                         &trace, &err));
     assert_int_equal(trace.n_tokens, 4);
     assert_int_equal(trace.n_layers, 2);
-    assert_int_equal(trace.top_k, 2);
-    assert_int_equal(k3_trace_experts(&trace), 10);
+    assert_int_equal(trace.n_experts, 10);
     check(k3_routing_measure(&trace, 0, 10, &s, &err));
     between("the overlap", s.overlap, 1 / 3.0 - 1e-9, 1 / 3.0 + 1e-9); /* 1, 0 and 1 of 2 in three steps */
     between("distinct in 4", s.distinct[1], 3, 3);
@@ -365,32 +369,6 @@ static void a_trace_is_counted(void **state)
     check(k3_routing_measure(&trace, 1, 10, &s, &err));
     between("the overlap", s.overlap, 1, 1);
     k3_trace_free(&trace);
-}
-
-static void broken_traces_are_refused(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *message;
-    } cases[] = {
-        {"", "t: is empty"},
-        {"{\"layers\": [[1]]}\nnonsense\n", "line 2 is no JSON object"},
-        {"[]\n", "line 1 has no list"},
-        {"{\"layers\": []}\n", "line 1 has no list"},
-        {"{\"layers\": [1]}\n", "line 1 has no list"},
-        {"{\"layers\": [[1]]}\n{\"layers\": [[1], [2]]}\n", "line 2 has another number of layers"},
-        {"{\"layers\": [[1]]}\n{\"layers\": [[1, 2]]}\n", "line 2 has another number of experts"},
-        {"{\"layers\": [[-1]]}\n", "line 1 has an expert that is no number"},
-        {"{\"layers\": [[65536]]}\n", "line 1 has an expert that is no number"},
-        {"{\"layers\": [[\"1\"]]}\n", "line 1 has an expert that is no number"},
-    };
-    struct k3_trace trace;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(k3_trace_read(write_text("t", cases[i].text), &trace, &err), K3_ERR_FORMAT);
-        if (!strstr(err.message, cases[i].message))
-            fail_msg("'%s' lacks '%s'", err.message, cases[i].message);
-    }
-    assert_int_equal(k3_trace_read(test_path(folder, "none"), &trace, &err), K3_ERR_IO);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
@@ -409,7 +387,6 @@ int main(void)
         TEST(the_router_behaves_like_a_trained_one),
         TEST(without_skew_all_experts_are_alike),
         TEST(a_trace_is_counted),
-        TEST(broken_traces_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
  *
  * The file has one JSON object a token: {"tok": n, "layers": [[ids], ...]}, a list of ids for each MoE layer.
  */
-#ifndef K3_BENCH_TRACE_H
-#define K3_BENCH_TRACE_H
+#ifndef K3_COMMON_TRACE_H
+#define K3_COMMON_TRACE_H
 
 #include "base/error.h"
 

@@ -1,5 +1,5 @@
 /* trace.c - recorded routing: which experts each token asked for. */
-#include "trace.h"
+#include "common/trace.h"
 
 #include "base/file.h"
 
