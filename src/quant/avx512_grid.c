@@ -25,9 +25,9 @@
  *   The book of iq2_xxs is 256 codes, which stay in 8 registers as two planes of bytes; VPERMI2B looks 64
  *   indices up, those of two rows, while the two rows before them are multiplied. The book of iq1_m is 4 KiB:
  *   gathers.
- *   The signs of iq2_xxs: VGF2P8AFFINEQB multiplies bit matrices. Byte j of the vector has just bit j, or bits
- *   0 to 6 in byte 7; the matrix has the seven stored bits of four groups as rows; so one bit of byte j of the
- *   product is the sign of weight j of group k, and in byte 7 the parity of the seven, the eighth sign.
+ *   The signs of iq2_xxs: VGF2P8AFFINEQB multiplies bit matrices. Byte j of the vector has just bit j, or
+ *   bits 0 to 6 in byte 7; the matrix has the seven stored bits of four groups as rows; so one bit of byte j
+ *   of the product is the sign of weight j of group k, and in byte 7 the parity of the seven, the eighth sign.
  *
  * COST, for one row and column of 256 weights, in vector operations, of which two run in a cycle at 512 bits:
  *     iq1_m    25 and two gathers of 16. A gather is microcode of about 26 operations and 6 cycles that

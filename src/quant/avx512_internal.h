@@ -21,7 +21,7 @@ float k3_avx512_dot(const float *a, const float *b, size_t n);
 void k3_avx512_round_q8_0(const float *x, void *act, size_t n); /* avx512_round.c */
 void k3_avx512_round_q8_K(const float *x, void *act, size_t n);
 
-/* Columns that are worked on at once: more do not pay, for their activations no longer stay in registers. */
+/* Columns that are worked on at once: the activations of more would not stay in registers. */
 #define K3_MAX_COLUMNS 4
 
 /* Calls group(..., column, columns) for all columns, K3_MAX_COLUMNS at a time, with a constant for `columns`:
