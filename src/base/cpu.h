@@ -8,7 +8,7 @@
 struct k3_cpu {
     bool avx2;    /* AVX2, FMA and F16C */
     bool avxvnni; /* the 256-bit AVX-VNNI */
-    bool avx512;  /* F, BW, DQ, VL, VNNI, VBMI and BITALG; GFNI and BMI2, which every processor with these has */
+    bool avx512;  /* F, BW, DQ, VL, VNNI, VBMI, BITALG; GFNI, BMI2, which all processors with those have */
 };
 
 /* Found once; safe to call from any thread. */
