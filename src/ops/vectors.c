@@ -10,7 +10,7 @@
 static float dot(const float *a, const float *b, size_t n)
 {
     float sum;
-    dots(a, 0, 1, b, 0, 1, n, &sum, 0);
+    dots(false, a, 0, 1, b, 0, 1, n, &sum, 0);
     return sum;
 }
 
@@ -19,8 +19,8 @@ static void square_and_dot(const float *x, const float *w, size_t n, float *squa
 {
     vec squares[PARTS] = {0}, products[PARTS] = {0};
     size_t i = 0;
-    for (; i + 16 <= n; i += 16) UNROLL for (size_t l = 0; l < PARTS; l++)
-        {
+    for (; i + 16 <= n; i += 16)
+        EACH (l, PARTS) {
             vec y = load(x + i + l * LANES);
             squares[l] += y * y;
             products[l] += load(w + i + l * LANES) * y;
@@ -151,4 +151,5 @@ const struct k3_vectors K3_OF_SET(k3_vectors) = {
     .conv = conv,
     .kda_head = K3_OF_SET(k3_kda_head),
     .mla_keys = K3_OF_SET(k3_mla_keys),
+    .mla_shorten = K3_OF_SET(k3_mla_shorten),
 };
