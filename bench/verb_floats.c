@@ -118,7 +118,15 @@ static void run_mla(const struct k3_vectors *v, const struct floats *f, size_t n
         sum[i] = 0;
         seen[i] = K3_MLA_KEYS;
     }
-    struct k3_mla_queries queries = {n, RANK, MLA, 0.07f, f->y, f->z, top, sum, scores};
+    struct k3_mla_queries queries = {.n = n,
+                                     .rank = RANK,
+                                     .width = MLA,
+                                     .scale = 0.07f,
+                                     .q = f->y,
+                                     .z = f->z,
+                                     .top = top,
+                                     .sum = sum,
+                                     .scores = scores};
     v->mla_keys(&queries, f->x, seen);
 }
 

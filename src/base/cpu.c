@@ -6,10 +6,22 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 static struct k3_cpu features;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+#if defined(__x86_64__)
+/* The tiles are 8 KiB that every switch of threads saves, so Linux wants to be asked first, once for all threads
+ * of the process. Older kernels do not know the question; there the tiles stay unused. */
+static bool linux_lets_us_use_tiles(void)
+{
+    const long arch_req_xcomp_perm = 0x1023, xfeature_xtiledata = 18; /* asm/prctl.h, asm/fpu/types.h */
+    return syscall(SYS_arch_prctl, arch_req_xcomp_perm, xfeature_xtiledata) == 0;
+}
+#endif
 
 static void detect(void)
 {
@@ -25,6 +37,9 @@ static void detect(void)
 
     unsigned a, b, c, d;
     if (__get_cpuid(1, &a, &b, &c, &d)) features.avx2 = features.avx2 && (c & bit_F16C);
+    const unsigned amx_tile_and_int8 = 1u << 24 | 1u << 25;
+    if (features.avx512 && __get_cpuid_count(7, 0, &a, &b, &c, &d))
+        features.amx = (d & amx_tile_and_int8) == amx_tile_and_int8 && linux_lets_us_use_tiles();
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) features.avxvnni = features.avx2 && (a & 1u << 4);
 #endif
 }

@@ -9,6 +9,7 @@ struct k3_cpu {
     bool avx2;    /* AVX2, FMA and F16C */
     bool avxvnni; /* the 256-bit AVX-VNNI */
     bool avx512;  /* F, BW, DQ, VL, VNNI, VBMI, BITALG; GFNI, BMI2, which all processors with those have */
+    bool amx;     /* AVX-512 as above, AMX-TILE and AMX-INT8; the kernel has let this process use them */
 };
 
 /* Found once; safe to call from any thread. */

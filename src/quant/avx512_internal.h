@@ -21,6 +21,13 @@ float k3_avx512_dot(const float *a, const float *b, size_t n);
 void k3_avx512_round_q8_0(const float *x, void *act, size_t n); /* avx512_round.c */
 void k3_avx512_round_q8_K(const float *x, void *act, size_t n);
 
+/* Products of many columns: a tile of weights is spread out once for all of them (avx512_batch.c). Any number of
+ * either is right. */
+void k3_avx512_batch_q8_0(const struct k3_product *p);
+void k3_avx512_batch_mxfp4(const struct k3_product *p);
+void k3_avx512_batch_iq1_m(const struct k3_product *p);
+void k3_avx512_batch_iq2_xxs(const struct k3_product *p);
+
 /* Columns that are worked on at once: the activations of more would not stay in registers. */
 #define K3_MAX_COLUMNS 4
 

@@ -63,6 +63,11 @@ static bool runs_anywhere(const struct k3_cpu *cpu)
 }
 
 #if defined(__x86_64__)
+static bool runs_with_amx(const struct k3_cpu *cpu)
+{
+    return cpu->amx;
+}
+
 static bool runs_with_avx512(const struct k3_cpu *cpu)
 {
     return cpu->avx512;
@@ -75,6 +80,7 @@ static const struct candidate {
     bool (*runs_on)(const struct k3_cpu *cpu);
 } candidates[] = {
 #if defined(__x86_64__)
+    {&k3_kernels_amx, runs_with_amx},
     {&k3_kernels_avx512, runs_with_avx512},
 #endif
     {&k3_kernels_portable, runs_anywhere},
