@@ -62,11 +62,27 @@ static bool runs_anywhere(const struct k3_cpu *cpu)
     return true;
 }
 
+#if defined(__x86_64__)
+static bool runs_with_avxvnni(const struct k3_cpu *cpu)
+{
+    return cpu->avxvnni;
+}
+
+static bool runs_with_avx2(const struct k3_cpu *cpu)
+{
+    return cpu->avx2;
+}
+#endif
+
 /* Best first; the last one runs anywhere. */
 static const struct candidate {
     const struct k3_kernels *kernels;
     bool (*runs_on)(const struct k3_cpu *cpu);
 } candidates[] = {
+#if defined(__x86_64__)
+    {&k3_kernels_avxvnni, runs_with_avxvnni},
+    {&k3_kernels_avx2, runs_with_avx2},
+#endif
     {&k3_kernels_portable, runs_anywhere},
 };
 

@@ -90,6 +90,13 @@ static inline uint32_t k3_load_u32(const uint8_t *p)
     return x;
 }
 
+static inline uint64_t k3_load_u64(const uint8_t *p)
+{
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
 static inline float k3_load_f16(const uint8_t *p)
 {
     return k3_f32_from_f16(k3_load_u16(p));
@@ -185,5 +192,9 @@ static inline const void *k3_product_acts(const struct k3_product *p, size_t c)
 }
 
 extern const struct k3_kernels k3_kernels_portable;
+#if defined(__x86_64__)
+extern const struct k3_kernels k3_kernels_avx2;
+extern const struct k3_kernels k3_kernels_avxvnni;
+#endif
 
 #endif
