@@ -138,8 +138,11 @@ K3_INLINE void iq1_m_spread(const struct k3_rounded *x, size_t b, struct spread 
 K3_INLINE __m256i iq1_m_sum(const struct weights *w, const struct spread *x)
 {
     __m256i half[2];
-    for (int h = 0; h < 2; h++)
-        half[h] = k3_add_4_products(k3_add_words(x->base[h], w->minus[h], x->delta[h]), w->u[h], x->q[h]);
+    for (int h = 0; h < 2; h++) {
+        __m256i base = k3_add_words(x->base[h], w->minus[h], x->delta[h]), small = k3_small_begin(base);
+        for (int k = 0; k < 4; k++) small = k3_small_add(small, w->u[h][k], x->q[h][k]);
+        half[h] = k3_small_end(small, base);
+    }
     return _mm256_madd_epi16(_mm256_packs_epi32(half[0], half[1]), w->scale);
 }
 
@@ -183,13 +186,23 @@ K3_INLINE void iq1_m_tile_sums(const struct tile *tile, const struct k3_rounded 
                                _mm256_madd_epi16(_mm256_loadu_si256(s + i), _mm256_set1_epi16(-9)));
         sums[c] = _mm256_setzero_si256();
     }
-    for (int i = 0; i < 16; i++)
-        for (size_t c = 0; c < columns; c++) {
-            const int8_t *q = x[c].q + 256 * b + 16 * i;
-            const __m256i fours[4] = {k3_four(q), k3_four(q + 4), k3_four(q + 8), k3_four(q + 12)};
-            __m256i sum = k3_add_4_products(_mm256_set1_epi32(base[c][i]), tile->w + 4 * i, fours);
-            sums[c] = k3_add_words(sums[c], sum, tile->scale[i]); /* 16 bits, as in iq1_m_sum */
-        }
+    /* Two sub-blocks of all columns advance together: that hides the latency of the additions. */
+    for (int i = 0; i < 16; i += 2) {
+        __m256i t[2][K3_MAX_COLUMNS];
+        for (int h = 0; h < 2; h++)
+            for (size_t c = 0; c < columns; c++) t[h][c] = k3_small_begin(_mm256_set1_epi32(base[c][i + h]));
+        for (int k = 0; k < 4; k++)
+            for (int h = 0; h < 2; h++)
+                for (size_t c = 0; c < columns; c++) {
+                    const int8_t *q = x[c].q + 256 * b + 16 * (i + h) + 4 * k;
+                    t[h][c] = k3_small_add(t[h][c], tile->w[4 * (i + h) + k], k3_four(q));
+                }
+        for (int h = 0; h < 2; h++)
+            for (size_t c = 0; c < columns; c++) {
+                __m256i sum = k3_small_end(t[h][c], _mm256_set1_epi32(base[c][i + h]));
+                sums[c] = k3_add_words(sums[c], sum, tile->scale[i + h]); /* 16 bits, as in iq1_m_sum */
+            }
+    }
 }
 
 static const struct grid iq1_m = {
@@ -325,13 +338,23 @@ K3_INLINE void iq2_xxs_tile_sums(const struct tile *tile, const struct k3_rounde
         _mm256_store_si256((__m256i *)base[c], ordered);
         sums[c] = _mm256_setzero_si256();
     }
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
+        /* Two chains of additions for each column, all of which advance together: that hides their latency. */
+        __m256i t[2][K3_MAX_COLUMNS];
         for (size_t c = 0; c < columns; c++) {
-            const int8_t *q = x[c].q + 256 * b + 32 * i;
-            __m256i sum = _mm256_set1_epi32(base[c][i]);
-            for (int k = 0; k < 8; k++) sum = k3_add_products(sum, tile->w[8 * i + k], k3_four(q + 4 * k));
-            sums[c] = _mm256_add_epi32(sums[c], _mm256_mullo_epi32(sum, tile->scale[i]));
+            t[0][c] = _mm256_set1_epi32(base[c][i]);
+            t[1][c] = _mm256_setzero_si256();
         }
+        for (int k = 0; k < 8; k++)
+            for (size_t c = 0; c < columns; c++) {
+                const int8_t *q = x[c].q + 256 * b + 32 * i + 4 * k;
+                t[k % 2][c] = k3_add_products(t[k % 2][c], tile->w[8 * i + k], k3_four(q));
+            }
+        for (size_t c = 0; c < columns; c++) {
+            __m256i sum = _mm256_mullo_epi32(_mm256_add_epi32(t[0][c], t[1][c]), tile->scale[i]);
+            sums[c] = _mm256_add_epi32(sums[c], sum);
+        }
+    }
 }
 
 static const struct grid iq2_xxs = {

@@ -22,42 +22,63 @@ void k3_avx2_round_q8_K(const float *x, void *act, size_t n);
 
 /* ---- multiply-add ----
  *
- * Each 32-bit lane of acc gets the sum of its four products of an unsigned u and a signed q, or of its two products of
- * 16 bits. VPDPBUSD does not saturate. VPMADDUBSW does, so without it two products must fit 16 bits, and eight if four
- * vectors are added at once. */
+ * Each 32-bit lane of a sum gets its four products of an unsigned u and a signed q, or its two products of 16 bits.
+ *
+ * VPDPBUSD does not saturate. VPMADDUBSW does, so without AVX-VNNI two products must fit 16 bits. Small products, eight of
+ * which fit 16 bits, may be added by fours of vectors at the cost of fewer instructions: k3_small_begin, up to four times
+ * k3_small_add, k3_small_end. */
 
 #ifdef __AVXVNNI__
-K3_INLINE __m256i k3_add_products(__m256i acc, __m256i u, __m256i q)
+K3_INLINE __m256i k3_add_words(__m256i sum, __m256i a, __m256i b)
 {
-    return _mm256_dpbusd_avx_epi32(acc, u, q);
+    return _mm256_dpwssd_avx_epi32(sum, a, b);
 }
 
-K3_INLINE __m256i k3_add_4_products(__m256i acc, const __m256i u[4], const __m256i q[4])
+K3_INLINE __m256i k3_add_products(__m256i sum, __m256i u, __m256i q)
 {
-    for (int k = 0; k < 4; k++) acc = _mm256_dpbusd_avx_epi32(acc, u[k], q[k]);
-    return acc;
+    return _mm256_dpbusd_avx_epi32(sum, u, q);
 }
 
-K3_INLINE __m256i k3_add_words(__m256i acc, __m256i a, __m256i b)
+K3_INLINE __m256i k3_small_begin(__m256i base)
 {
-    return _mm256_dpwssd_avx_epi32(acc, a, b);
+    return base;
+}
+
+K3_INLINE __m256i k3_small_add(__m256i small, __m256i u, __m256i q)
+{
+    return k3_add_products(small, u, q);
+}
+
+K3_INLINE __m256i k3_small_end(__m256i small, __m256i base)
+{
+    (void)base;
+    return small;
 }
 #else
-K3_INLINE __m256i k3_add_words(__m256i acc, __m256i a, __m256i b)
+K3_INLINE __m256i k3_add_words(__m256i sum, __m256i a, __m256i b)
 {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
 }
 
-K3_INLINE __m256i k3_add_products(__m256i acc, __m256i u, __m256i q)
+K3_INLINE __m256i k3_add_products(__m256i sum, __m256i u, __m256i q)
 {
-    return k3_add_words(acc, _mm256_maddubs_epi16(u, q), _mm256_set1_epi16(1));
+    return k3_add_words(sum, _mm256_maddubs_epi16(u, q), _mm256_set1_epi16(1));
 }
 
-K3_INLINE __m256i k3_add_4_products(__m256i acc, const __m256i u[4], const __m256i q[4])
+K3_INLINE __m256i k3_small_begin(__m256i base)
 {
-    __m256i sum = _mm256_maddubs_epi16(u[0], q[0]);
-    for (int k = 1; k < 4; k++) sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(u[k], q[k]));
-    return k3_add_words(acc, sum, _mm256_set1_epi16(1));
+    (void)base;
+    return _mm256_setzero_si256();
+}
+
+K3_INLINE __m256i k3_small_add(__m256i small, __m256i u, __m256i q)
+{
+    return _mm256_add_epi16(small, _mm256_maddubs_epi16(u, q));
+}
+
+K3_INLINE __m256i k3_small_end(__m256i small, __m256i base)
+{
+    return k3_add_words(base, small, _mm256_set1_epi16(1));
 }
 #endif
 
