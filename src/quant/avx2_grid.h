@@ -58,11 +58,14 @@ K3_INLINE __m256 eighths(const uint16_t d[K3_LANES])
     return _mm256_mul_ps(_mm256_cvtph_ps(_mm_load_si128((const __m128i *)d)), _mm256_set1_ps(0.125f));
 }
 
-/* A block of 8 rows: lane r is row r. */
+#define TILE_VECTORS 2 /* of 8 rows each */
+#define TILE_COLUMNS 2 /* that a tile is multiplied with at once */
+
+/* A block of 16 rows: lane r of vector v is row 8v + r. */
 struct tile {
-    __m256i w[64];     /* four neighbouring weights, made unsigned */
-    __m256i scale[16]; /* of 16 weights (iq1_m) or of 32 (iq2_xxs) */
-    __m256 d;          /* d / 8 */
+    __m256i w[TILE_VECTORS][64];     /* four neighbouring weights, made unsigned */
+    __m256i scale[TILE_VECTORS][16]; /* of 16 weights (iq1_m) or of 32 (iq2_xxs) */
+    __m256 d[TILE_VECTORS];          /* d / 8 */
 };
 
 /* What differs between the types. All of it is inlined. */
@@ -77,8 +80,8 @@ struct grid {
     /* A tile and columns: lanes of tile_sums() are rows. */
     void (*finish_weights)(struct weights *w);
     void (*tile_scales)(const struct weights w[K3_LANES], __m256i scale[16]);
-    void (*tile_sums)(const struct tile *tile, const struct k3_rounded x[], size_t b, __m256i sums[],
-                      const size_t columns);
+    void (*tile_sums)(const struct tile *tile, const struct k3_rounded x[], size_t b,
+                      __m256i sums[TILE_VECTORS][TILE_COLUMNS], const size_t columns);
 };
 
 /* ---- iq1_m ---- */
@@ -175,32 +178,31 @@ K3_INLINE void iq1_m_tile_scales(const struct weights w[K3_LANES], __m256i scale
     }
 }
 
-K3_INLINE void iq1_m_tile_sums(const struct tile *tile, const struct k3_rounded x[], size_t b, __m256i sums[],
-                               const size_t columns)
+K3_INLINE void iq1_m_tile_sums(const struct tile *tile, const struct k3_rounded x[], size_t b,
+                               __m256i sums[TILE_VECTORS][TILE_COLUMNS], const size_t columns)
 {
-    _Alignas(32) int32_t base[K3_MAX_COLUMNS][16];
+    _Alignas(32) int32_t base[TILE_COLUMNS][16];
     for (size_t c = 0; c < columns; c++) {
         const __m256i *s = (const __m256i *)(x[c].sums + 32 * b);
         for (int i = 0; i < 2; i++)
             _mm256_store_si256((__m256i *)(base[c] + 8 * i),
                                _mm256_madd_epi16(_mm256_loadu_si256(s + i), _mm256_set1_epi16(-9)));
-        sums[c] = _mm256_setzero_si256();
+        for (int v = 0; v < TILE_VECTORS; v++) sums[v][c] = _mm256_setzero_si256();
     }
-    /* Two sub-blocks of all columns advance together: that hides the latency of the additions. */
-    for (int i = 0; i < 16; i += 2) {
-        __m256i t[2][K3_MAX_COLUMNS];
-        for (int h = 0; h < 2; h++)
-            for (size_t c = 0; c < columns; c++) t[h][c] = k3_small_begin(_mm256_set1_epi32(base[c][i + h]));
+    for (int i = 0; i < 16; i++) {
+        __m256i t[TILE_VECTORS][TILE_COLUMNS];
+        for (int v = 0; v < TILE_VECTORS; v++)
+            for (size_t c = 0; c < columns; c++) t[v][c] = k3_small_begin(_mm256_set1_epi32(base[c][i]));
         for (int k = 0; k < 4; k++)
-            for (int h = 0; h < 2; h++)
-                for (size_t c = 0; c < columns; c++) {
-                    const int8_t *q = x[c].q + 256 * b + 16 * (i + h) + 4 * k;
-                    t[h][c] = k3_small_add(t[h][c], tile->w[4 * (i + h) + k], k3_four(q));
-                }
-        for (int h = 0; h < 2; h++)
             for (size_t c = 0; c < columns; c++) {
-                __m256i sum = k3_small_end(t[h][c], _mm256_set1_epi32(base[c][i + h]));
-                sums[c] = k3_add_words(sums[c], sum, tile->scale[i + h]); /* 16 bits, as in iq1_m_sum */
+                __m256i q = k3_four(x[c].q + 256 * b + 16 * i + 4 * k);
+                for (int v = 0; v < TILE_VECTORS; v++)
+                    t[v][c] = k3_small_add(t[v][c], tile->w[v][4 * i + k], q);
+            }
+        for (int v = 0; v < TILE_VECTORS; v++)
+            for (size_t c = 0; c < columns; c++) {
+                __m256i sum = k3_small_end(t[v][c], _mm256_set1_epi32(base[c][i]));
+                sums[v][c] = k3_add_words(sums[v][c], sum, tile->scale[v][i]); /* 16 bits, as in iq1_m_sum */
             }
     }
 }
@@ -329,31 +331,34 @@ K3_INLINE void iq2_xxs_tile_scales(const struct weights w[K3_LANES], __m256i sca
 }
 
 K3_INLINE void iq2_xxs_tile_sums(const struct tile *tile, const struct k3_rounded x[], size_t b,
-                                 __m256i sums[], const size_t columns)
+                                 __m256i sums[TILE_VECTORS][TILE_COLUMNS], const size_t columns)
 {
-    _Alignas(32) int32_t base[K3_MAX_COLUMNS][8];
+    _Alignas(32) int32_t base[TILE_COLUMNS][8];
     for (size_t c = 0; c < columns; c++) {
         /* Records 0 1 4 5, 2 3 6 7 in order. */
         __m256i ordered = _mm256_permute4x64_epi64(iq2_xxs_base(&x[c], b), 0xd8);
         _mm256_store_si256((__m256i *)base[c], ordered);
-        sums[c] = _mm256_setzero_si256();
+        for (int v = 0; v < TILE_VECTORS; v++) sums[v][c] = _mm256_setzero_si256();
     }
     for (int i = 0; i < 8; i++) {
-        /* Two chains of additions for each column, all of which advance together: that hides their latency. */
-        __m256i t[2][K3_MAX_COLUMNS];
-        for (size_t c = 0; c < columns; c++) {
-            t[0][c] = _mm256_set1_epi32(base[c][i]);
-            t[1][c] = _mm256_setzero_si256();
-        }
+        /* Two chains of additions for each vector and column: that hides their latency. */
+        __m256i t[2][TILE_VECTORS][TILE_COLUMNS];
+        for (int v = 0; v < TILE_VECTORS; v++)
+            for (size_t c = 0; c < columns; c++) {
+                t[0][v][c] = _mm256_set1_epi32(base[c][i]);
+                t[1][v][c] = _mm256_setzero_si256();
+            }
         for (int k = 0; k < 8; k++)
             for (size_t c = 0; c < columns; c++) {
-                const int8_t *q = x[c].q + 256 * b + 32 * i + 4 * k;
-                t[k % 2][c] = k3_add_products(t[k % 2][c], tile->w[8 * i + k], k3_four(q));
+                __m256i q = k3_four(x[c].q + 256 * b + 32 * i + 4 * k);
+                for (int v = 0; v < TILE_VECTORS; v++)
+                    t[k % 2][v][c] = k3_add_products(t[k % 2][v][c], tile->w[v][8 * i + k], q);
             }
-        for (size_t c = 0; c < columns; c++) {
-            __m256i sum = _mm256_mullo_epi32(_mm256_add_epi32(t[0][c], t[1][c]), tile->scale[i]);
-            sums[c] = _mm256_add_epi32(sums[c], sum);
-        }
+        for (int v = 0; v < TILE_VECTORS; v++)
+            for (size_t c = 0; c < columns; c++) {
+                __m256i sum = _mm256_add_epi32(t[0][v][c], t[1][v][c]);
+                sums[v][c] = _mm256_add_epi32(sums[v][c], _mm256_mullo_epi32(sum, tile->scale[v][i]));
+            }
     }
 }
 
@@ -416,10 +421,11 @@ K3_INLINE void multiply_rows(const struct k3_product *p, const struct grid *grid
 
 /* ---- many columns: tiles ---- */
 
-#define TILE_COLUMNS 64 /* whose sums are kept while a tile is at hand */
+#define BATCH 64 /* columns whose sums are kept while a tile is at hand */
 
-K3_INLINE void fill_tile(struct tile *tile, const struct grid *grid, const uint8_t *const rows[K3_LANES],
-                         size_t b)
+/* Vector v of a tile. */
+K3_INLINE void fill_tile(struct tile *tile, size_t v, const struct grid *grid,
+                         const uint8_t *const rows[K3_LANES], size_t b)
 {
     struct weights w[K3_LANES];
     _Alignas(16) uint16_t d[K3_LANES];
@@ -429,59 +435,70 @@ K3_INLINE void fill_tile(struct tile *tile, const struct grid *grid, const uint8
         grid->finish_weights(&w[r]);
         d[r] = grid->d(block);
     }
-    tile->d = eighths(d);
-    grid->tile_scales(w, tile->scale);
+    tile->d[v] = eighths(d);
+    grid->tile_scales(w, tile->scale[v]);
     for (int h = 0; h < 2; h++) {
-        __m256i natural[4][K3_LANES]; /* 16 neighbouring weights in each half */
+        __m256i natural[4][K3_LANES], out[8];
         for (int r = 0; r < K3_LANES; r++) {
+            /* The digits of a group, which are in four vectors, become neighbours again. */
             const __m256i *u = w[r].u[h];
-            __m256i a = _mm256_unpacklo_epi8(u[0], u[1]), b2 = _mm256_unpackhi_epi8(u[0], u[1]);
-            __m256i c = _mm256_unpacklo_epi8(u[2], u[3]), d2 = _mm256_unpackhi_epi8(u[2], u[3]);
-            natural[0][r] = _mm256_unpacklo_epi16(a, c);
-            natural[1][r] = _mm256_unpackhi_epi16(a, c);
-            natural[2][r] = _mm256_unpacklo_epi16(b2, d2);
-            natural[3][r] = _mm256_unpackhi_epi16(b2, d2);
+            __m256i low01 = _mm256_unpacklo_epi8(u[0], u[1]), high01 = _mm256_unpackhi_epi8(u[0], u[1]);
+            __m256i low23 = _mm256_unpacklo_epi8(u[2], u[3]), high23 = _mm256_unpackhi_epi8(u[2], u[3]);
+            natural[0][r] = _mm256_unpacklo_epi16(low01, low23);
+            natural[1][r] = _mm256_unpackhi_epi16(low01, low23);
+            natural[2][r] = _mm256_unpacklo_epi16(high01, high23);
+            natural[3][r] = _mm256_unpackhi_epi16(high01, high23);
         }
         for (int j = 0; j < 4; j++) {
-            __m256i out[8];
-            size_t low = grid->order.first[h][j] / 4, high = low + grid->order.high / 4;
+            __m256i *low = tile->w[v] + grid->order.first[h][j] / 4, *high = low + grid->order.high / 4;
             k3_transpose_8(natural[j], out);
-            for (size_t i = 0; i < 4; i++) {
-                tile->w[low + i] = out[i];
-                tile->w[high + i] = out[i + 4];
-            }
+            memcpy(low, out, 4 * sizeof *out);
+            memcpy(high, out + 4, 4 * sizeof *out);
         }
     }
 }
 
 K3_INLINE void tile_group(const struct k3_product *p, const struct grid *grid, const struct tile *tile,
-                          size_t b, size_t first, __m256 *acc, size_t column, const size_t columns)
+                          size_t b, size_t column, __m256 (*acc)[TILE_VECTORS], const size_t columns)
 {
-    struct k3_rounded x[K3_MAX_COLUMNS];
-    __m256i sums[K3_MAX_COLUMNS];
+    struct k3_rounded x[TILE_COLUMNS];
+    __m256i sums[TILE_VECTORS][TILE_COLUMNS];
     for (size_t c = 0; c < columns; c++)
-        x[c] = k3_rounded_row(K3_ACT_Q8_K, k3_product_acts(p, first + column + c), p->n);
+        x[c] = k3_rounded_row(K3_ACT_Q8_K, k3_product_acts(p, column + c), p->n);
     grid->tile_sums(tile, x, b, sums, columns);
     for (size_t c = 0; c < columns; c++)
-        acc[column + c] = k3_add_block(acc[column + c], tile->d, x[c].d[b], sums[c]);
+        for (size_t v = 0; v < TILE_VECTORS; v++)
+            acc[c][v] = k3_add_block(acc[c][v], tile->d[v], x[c].d[b], sums[v][c]);
+}
+
+/* 16 rows, and the n columns from `first` on. */
+K3_INLINE void multiply_batch(const struct k3_product *p, const struct grid *grid, size_t row, size_t first,
+                              size_t n)
+{
+    const uint8_t *rows[TILE_VECTORS][K3_LANES];
+    __m256 acc[BATCH][TILE_VECTORS];
+    for (size_t v = 0; v < TILE_VECTORS; v++) {
+        k3_lane_rows(p, row + v * K3_LANES, rows[v]);
+        for (size_t c = 0; c < n; c++) acc[c][v] = _mm256_setzero_ps();
+    }
+    for (size_t b = 0; b < p->n / 256; b++) {
+        struct tile tile;
+        size_t c = 0;
+        for (size_t v = 0; v < TILE_VECTORS; v++) fill_tile(&tile, v, grid, rows[v], b);
+        for (; c + TILE_COLUMNS <= n; c += TILE_COLUMNS)
+            tile_group(p, grid, &tile, b, first + c, acc + c, TILE_COLUMNS);
+        if (c < n) tile_group(p, grid, &tile, b, first + c, acc + c, 1);
+    }
+    for (size_t v = 0; v < TILE_VECTORS && row + v * K3_LANES < p->n_rows; v++)
+        for (size_t c = 0; c < n; c++) k3_store_lanes(p, row + v * K3_LANES, first + c, acc[c][v]);
 }
 
 K3_INLINE void multiply_tiles(const struct k3_product *p, const struct grid *grid)
 {
-    for (size_t first = 0; first < p->n_columns; first += TILE_COLUMNS) {
-        size_t n = p->n_columns - first < TILE_COLUMNS ? p->n_columns - first : TILE_COLUMNS;
-        for (size_t row = 0; row < p->n_rows; row += K3_LANES) {
-            const uint8_t *rows[K3_LANES];
-            __m256 acc[TILE_COLUMNS];
-            k3_lane_rows(p, row, rows);
-            for (size_t c = 0; c < n; c++) acc[c] = _mm256_setzero_ps();
-            for (size_t b = 0; b < p->n / 256; b++) {
-                struct tile tile;
-                fill_tile(&tile, grid, rows, b);
-                K3_FOR_COLUMNS(tile_group, n, p, grid, &tile, b, first, acc);
-            }
-            for (size_t c = 0; c < n; c++) k3_store_lanes(p, row, first + c, acc[c]);
-        }
+    for (size_t first = 0; first < p->n_columns; first += BATCH) {
+        size_t n = p->n_columns - first < BATCH ? p->n_columns - first : BATCH;
+        for (size_t row = 0; row < p->n_rows; row += TILE_VECTORS * K3_LANES)
+            multiply_batch(p, grid, row, first, n);
     }
 }
 
