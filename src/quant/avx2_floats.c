@@ -5,9 +5,9 @@
  *
  * LAYOUT. Rows and activations at any address, of any length; nothing beyond their ends is read.
  *
- * MAPPING. The partial sums of a row and column are two vectors. Two rows and two columns, or four rows and one column,
- * are worked on at once: eight chains of additions, which hide the latency, and what is loaded (and widened, for 16
- * bits) is used twice or, the activations of a single column, four times.
+ * MAPPING. The partial sums of a row and column are two vectors. Three rows and two columns, or four rows and one column,
+ * are worked on at once: twelve or eight chains of additions, which hide the latency, and what is loaded (and widened, for
+ * 16 bits) is used two, three or four times.
  *
  * COST. A multiplication and an addition for 8 weights, on two ports each of three: 12 weights a cycle at best. One
  * column is bound by memory for rows that are not in cache. */
@@ -15,7 +15,7 @@
 
 /* ---- elements ---- */
 
-/* All of it is inlined. */
+/* How a weight is widened. All of it is inlined. */
 struct element {
     size_t bytes;
     __m256 (*load_8)(const uint8_t *w);
@@ -84,14 +84,15 @@ K3_INLINE void multiply_group(const struct k3_product *p, const struct element *
 
     size_t i = 0;
     for (; i + 16 <= p->n; i += 16)
-        for (size_t h = 0; h < 2; h++)
+        for (size_t h = 0; h < 2; h++) {
+            __m256 activations[MAX_COLUMNS];
+            for (size_t c = 0; c < columns; c++) activations[c] = _mm256_loadu_ps(x[c] + i + 8 * h);
             for (size_t r = 0; r < rows; r++) {
                 __m256 weights = type->load_8(w[r] + (i + 8 * h) * type->bytes);
-                for (size_t c = 0; c < columns; c++) {
-                    __m256 product = _mm256_mul_ps(weights, _mm256_loadu_ps(x[c] + i + 8 * h));
-                    s[r][c][h] = _mm256_add_ps(s[r][c][h], product);
-                }
+                for (size_t c = 0; c < columns; c++)
+                    s[r][c][h] = _mm256_add_ps(s[r][c][h], _mm256_mul_ps(weights, activations[c]));
             }
+        }
 
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < columns; c++) {
@@ -112,7 +113,7 @@ K3_INLINE void multiply_rows(const struct k3_product *p, const struct element *t
 K3_INLINE void multiply(const struct k3_product *p, const struct element *type)
 {
     size_t column = 0;
-    for (; column + 2 <= p->n_columns; column += 2) multiply_rows(p, type, column, 2, 2);
+    for (; column + 2 <= p->n_columns; column += 2) multiply_rows(p, type, column, 3, 2);
     if (column < p->n_columns) multiply_rows(p, type, column, 4, 1);
 }
 

@@ -1,4 +1,29 @@
-/* avx2_grid.h - iq1_m and iq2_xxs with AVX2. */
+/* avx2_grid.h - iq1_m and iq2_xxs with AVX2, and with AVX-VNNI where that is compiled for.
+ *
+ * FORMULA. portable.c has it. All products of bytes are of a weight made unsigned and a signed activation q:
+ *     iq1_m    8 * digit - 7 or - 9, times the odd scale of 16 weights
+ *     iq2_xxs  (43 + w) - 43, w one of -43, -25, -8, 8, 25, 43, times the odd scale of a record of 32
+ * and what was added is taken away again with the sums of q, where a sum begins.
+ *
+ * LAYOUT. A row is blocks of 56 or 66 bytes at any address; activations are struct k3_rounded in blocks of 256. Nothing
+ * is read beyond them; prefetches ask for addresses that may be anywhere.
+ *
+ * MAPPING. A code is 16 bits, eight digits of two. Two gathers of eight make a vector of 16 codes. Shifts by 0, 2, 4 and
+ * 6 then put one digit into each byte: vector k of four has digits k and k + 4 of each code, 32 of 128 weights, so that
+ * spreading takes 8 operations for 128 weights. A dword of all four holds two groups of 8 that share a scale.
+ *   A few columns: the activations of a block are put into that order (struct spread) once for 16 rows. The lanes of 8
+ *   rows' sums are then added up and become the lanes of one vector, on which the sum of floats goes from left to right.
+ *   Many columns: 16 rows of a block become a tile, in which a vector has four neighbouring weights of 8 rows; the same
+ *   four activations are in all lanes of the other factor, so that the lanes of sums are rows from the start.
+ *   Signs of iq2_xxs go into bits 2 and 6 of bytes that hold two digits in bits 0, 1 and 4, 5, and VPSHUFB looks 43 + w
+ *   up.
+ *
+ * COST, for one row and column of 256 weights, in vector operations (three a cycle at best):
+ *     iq1_m    58 (67 without AVX-VNNI) and four gathers of 8 (5 cycles each when nothing else runs), 0.22 bytes a weight
+ *     iq2_xxs  76 (92) and four gathers, 0.26 bytes a weight
+ *   of which 3 are for adding the lanes of 8 rows up and 2.5 for the order of the activations. In a tile a row and column
+ *   costs 10 multiply-adds (iq1_m), 8 and 3 others (iq2_xxs), two a cycle, and making the tile about 60 operations more
+ *   than the above a row. */
 #ifndef K3_QUANT_AVX2_GRID_H
 #define K3_QUANT_AVX2_GRID_H
 
@@ -7,15 +32,15 @@
 
 /* ---- what both types share ---- */
 
-/* The weights of a block, in the order of one of the structs below. */
+/* The weights of a block. */
 struct weights {
-    __m256i u[2][4];  /* made unsigned */
-    __m256i minus[2]; /* of iq1_m only */
-    __m256i scale;    /* odd: 16 words, or 8 dwords in the order of the halves' dwords */
+    __m256i u[2][4];  /* made unsigned; the vectors of 16 codes, then of the other 16 */
+    __m256i minus[2]; /* iq1_m: a word for each group, 1 if its delta is -1/8 */
+    __m256i scale; /* iq1_m: a word for each 16 weights; iq2_xxs: a dword for each record, 0 1 4 5 2 3 6 7 */
 };
 
-/* Where 16 weights lie in a block: those of dword j of the low half of half h of the vectors; `high` further, those of
- * the high half. */
+/* Where in a block the 16 weights begin that are dword j of the four vectors u[h]; those of dword 4 + j, in the upper
+ * 128 bits, begin `high` further. */
 struct order {
     unsigned char first[2][4], high;
 };
@@ -43,7 +68,7 @@ K3_INLINE void spread_activations(const int8_t *q, const struct order *order, __
     }
 }
 
-/* 32 indices, those of each dword of `even` and `odd` (low 16 bits of both), become 16-bit codes. */
+/* The codes at 16 indices: those at `even` in the low halves of the dwords, at `odd` in the upper ones. */
 K3_INLINE __m256i look_up(const uint16_t *book, __m256i even, __m256i odd)
 {
     /* What is read above a code's 16 bits is not used. */
@@ -400,6 +425,7 @@ K3_INLINE void rows_group(const struct k3_product *p, const struct grid *grid, s
             __m256i sums[K3_MAX_COLUMNS][K3_LANES];
             for (size_t r = 0; r < K3_LANES; r++) {
                 const uint8_t *block = rows[v][r] + b * grid->block_bytes;
+                k3_prefetch(block + ROW_VECTORS * K3_LANES * p->row_bytes);
                 struct weights w = grid->weights(block);
                 d[r] = grid->d(block);
                 for (size_t c = 0; c < columns; c++) sums[c][r] = grid->sum(&w, &spread[c]);

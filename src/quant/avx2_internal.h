@@ -147,6 +147,13 @@ K3_INLINE void k3_lane_rows(const struct k3_product *p, size_t row, const uint8_
     }
 }
 
+/* Asks for the line at an address, which may be anywhere. Rows are too short for the processor to see that they follow
+ * each other: work on some rows asks for the next ones. */
+K3_INLINE void k3_prefetch(const uint8_t *at)
+{
+    _mm_prefetch((const char *)at, _MM_HINT_T0);
+}
+
 K3_INLINE void k3_store_lanes(const struct k3_product *p, size_t row, size_t column, __m256 sums)
 {
     float *y = p->y + column * p->y_stride + row;
