@@ -1,21 +1,21 @@
 /* avx2_blocks.h - q8_0 and mxfp4 with AVX2, and with AVX-VNNI where that is compiled for.
  *
- * FORMULA. portable.c has it. Weights are made unsigned for the products of bytes: by 128 (q8_0 with AVX-VNNI) or 12
- * (mxfp4), which is taken away again with the sums of the activations; or, q8_0 without AVX-VNNI, by giving their sign to
- * the activations.
+ * FORMULA. portable.c has it. Weights are made unsigned for the products of bytes: by 128 (q8_0 with
+ * AVX-VNNI) or 12 (mxfp4), which is taken away again with the sums of the activations; or, q8_0 without
+ * AVX-VNNI, by giving their sign to the activations.
  *
- * LAYOUT. A row is blocks of 34 or 17 bytes at any address; activations are struct k3_rounded in blocks of 32. Nothing
- * is read beyond them; prefetches ask for addresses that may be anywhere.
+ * LAYOUT. A row is blocks of 34 or 17 bytes at any address; activations are struct k3_rounded in blocks of
+ * 32. Nothing is read beyond them; prefetches ask for addresses that may be anywhere.
  *
  * MAPPING. A block is one vector of bytes.
- *   One column: the lanes of 8 rows' sums are added up and become the lanes of one vector, on which the sum of floats goes
- *   from left to right.
- *   More: a block of 8 rows is transposed, so that a vector has four neighbouring weights of each, and stays in registers
- *   while the columns pass; the same four activations are in all lanes of the other factor.
+ *   One column: the lanes of 8 rows' sums are added up and become the lanes of one vector, on which the sum
+ *   of floats goes from left to right.
+ *   More: a block of 8 rows is transposed, so that a vector has four neighbouring weights of each, and stays
+ *   in registers while the columns pass; the same four activations are in all lanes of the other factor.
  *
- * COST, for 8 rows of 32 weights and a column: 8 multiply-adds (q8_0 without AVX-VNNI: 40 operations), two a cycle, and 8
- * other operations; or, for a single column, 8 multiply-adds and 50 others, 5 cycles for 64 weights. That is more than
- * memory delivers, 1.06 or 0.53 bytes a weight. */
+ * COST, for 8 rows of 32 weights and a column: 8 multiply-adds (q8_0 without AVX-VNNI: 40 operations), two a
+ * cycle, and 8 other operations; or, for a single column, 8 multiply-adds and 50 others, 5 cycles for 64
+ * weights. That is more than memory delivers, 1.06 or 0.53 bytes a weight. */
 #ifndef K3_QUANT_AVX2_BLOCKS_H
 #define K3_QUANT_AVX2_BLOCKS_H
 
@@ -52,7 +52,8 @@ K3_INLINE __m256i q8_0_multiply(__m256i acc, __m256i w, __m256i q)
     return k3_add_products(acc, w, q);
 }
 #else
-/* 255 * 127 * 2 does not fit 16 bits, but |w| <= 128 does, with the sign of w given to q, which is never -128. */
+/* 255 * 127 * 2 does not fit 16 bits, but |w| <= 128 does, with the sign of w given to q, which is never
+ * -128. */
 #define Q8_0_OFFSET 0
 
 K3_INLINE __m256i q8_0_weights(const uint8_t *block)

@@ -1,16 +1,16 @@
 /* avx2_floats.c - f32, f16 and bf16 with AVX2.
  *
- * FORMULA. portable.c has it: 16 partial sums for each row and column, a multiplication and then an addition, each
- * rounded: no fused multiply-add.
+ * FORMULA. portable.c has it: 16 partial sums for each row and column, a multiplication and then an addition,
+ * each rounded: no fused multiply-add.
  *
  * LAYOUT. Rows and activations at any address, of any length; nothing beyond their ends is read.
  *
- * MAPPING. The partial sums of a row and column are two vectors. Three rows and two columns, or four rows and one column,
- * are worked on at once: twelve or eight chains of additions, which hide the latency, and what is loaded (and widened, for
- * 16 bits) is used two, three or four times.
+ * MAPPING. The partial sums of a row and column are two vectors. Three rows and two columns, or four rows and
+ * one column, are worked on at once: twelve or eight chains of additions, which hide the latency, and what is
+ * loaded (and widened, for 16 bits) is used two, three or four times.
  *
- * COST. A multiplication and an addition for 8 weights, on two ports each of three: 12 weights a cycle at best. One
- * column is bound by memory for rows that are not in cache. */
+ * COST. A multiplication and an addition for 8 weights, on two ports each of three: 12 weights a cycle at
+ * best. One column is bound by memory for rows that are not in cache. */
 #include "quant/avx2_internal.h"
 
 /* ---- elements ---- */

@@ -5,25 +5,28 @@
  *     iq2_xxs  (43 + w) - 43, w one of -43, -25, -8, 8, 25, 43, times the odd scale of a record of 32
  * and what was added is taken away again with the sums of q, where a sum begins.
  *
- * LAYOUT. A row is blocks of 56 or 66 bytes at any address; activations are struct k3_rounded in blocks of 256. Nothing
- * is read beyond them; prefetches ask for addresses that may be anywhere.
+ * LAYOUT. A row is blocks of 56 or 66 bytes at any address; activations are struct k3_rounded in blocks of
+ * 256. Nothing is read beyond them; prefetches ask for addresses that may be anywhere.
  *
- * MAPPING. A code is 16 bits, eight digits of two. Two gathers of eight make a vector of 16 codes. Shifts by 0, 2, 4 and
- * 6 then put one digit into each byte: vector k of four has digits k and k + 4 of each code, 32 of 128 weights, so that
- * spreading takes 8 operations for 128 weights. A dword of all four holds two groups of 8 that share a scale.
- *   A few columns: the activations of a block are put into that order (struct spread) once for 16 rows. The lanes of 8
- *   rows' sums are then added up and become the lanes of one vector, on which the sum of floats goes from left to right.
- *   Many columns: 16 rows of a block become a tile, in which a vector has four neighbouring weights of 8 rows; the same
- *   four activations are in all lanes of the other factor, so that the lanes of sums are rows from the start.
- *   Signs of iq2_xxs go into bits 2 and 6 of bytes that hold two digits in bits 0, 1 and 4, 5, and VPSHUFB looks 43 + w
- *   up.
+ * MAPPING. A code is 16 bits, eight digits of two. Two gathers of eight make a vector of 16 codes. Shifts by
+ * 0, 2, 4 and 6 then put one digit into each byte: vector k of four has digits k and k + 4 of each code, 32
+ * of 128 weights, so that spreading takes 8 operations for 128 weights. A dword of all four holds two groups
+ * of 8 that share a scale.
+ *   A few columns: the activations of a block are put into that order (struct spread) once for 16 rows. The
+ *   lanes of 8 rows' sums are then added up and become the lanes of one vector, on which the sum of floats
+ *   goes from left to right.
+ *   Many columns: 16 rows of a block become a tile, in which a vector has four neighbouring weights of 8
+ *   rows; the same four activations are in all lanes of the other factor, so that the lanes of sums are rows
+ *   from the start.
+ *   Signs of iq2_xxs go into bits 2 and 6 of bytes that hold two digits in bits 0, 1 and 4, 5, and VPSHUFB
+ *   looks 43 + w up.
  *
  * COST, for one row and column of 256 weights, in vector operations (three a cycle at best):
- *     iq1_m    58 (67 without AVX-VNNI) and four gathers of 8 (5 cycles each when nothing else runs), 0.22 bytes a weight
- *     iq2_xxs  76 (92) and four gathers, 0.26 bytes a weight
- *   of which 3 are for adding the lanes of 8 rows up and 2.5 for the order of the activations. In a tile a row and column
- *   costs 10 multiply-adds (iq1_m), 8 and 3 others (iq2_xxs), two a cycle, and making the tile about 60 operations more
- *   than the above a row. */
+ *     iq1_m    58 (67 without AVX-VNNI) and four gathers of 8, 0.22 bytes a weight
+ *     iq2_xxs  76 (92 without) and four gathers, 0.26 bytes a weight
+ *   A gather takes 5 cycles when nothing else runs. Of the operations 3 are for adding the lanes of 8 rows up
+ *   and 2.5 for the order of the activations. In a tile a row and column costs 10 multiply-adds (iq1_m), 8
+ *   and 3 others (iq2_xxs), two a cycle, and making the tile about 60 operations more a row. */
 #ifndef K3_QUANT_AVX2_GRID_H
 #define K3_QUANT_AVX2_GRID_H
 
@@ -39,8 +42,8 @@ struct weights {
     __m256i scale; /* iq1_m: a word for each 16 weights; iq2_xxs: a dword for each record, 0 1 4 5 2 3 6 7 */
 };
 
-/* Where in a block the 16 weights begin that are dword j of the four vectors u[h]; those of dword 4 + j, in the upper
- * 128 bits, begin `high` further. */
+/* Where in a block the 16 weights begin that are dword j of the four vectors u[h]; those of dword 4 + j, in
+ * the upper 128 bits, begin `high` further. */
 struct order {
     unsigned char first[2][4], high;
 };
@@ -246,7 +249,8 @@ static const struct grid iq1_m = {
 
 /* ---- iq2_xxs ---- */
 
-/* Two vectors of codes; dword j of the first has the codes of groups 0 and 1 of a record, of the second 2 and 3. */
+/* Two vectors of codes; dword j of the first has the codes of groups 0 and 1 of a record, the second
+ * those of groups 2 and 3. */
 #define IQ2_XXS_ORDER                                                                                        \
     {                                                                                                        \
         {{0, 32, 128, 160}, {16, 48, 144, 176}}, 64                                                          \
@@ -255,8 +259,8 @@ static const struct grid iq1_m = {
 /* 16 bytes for VPSHUFB, in both halves. */
 #define TABLE(...) _mm256_broadcastsi128_si256(_mm_setr_epi8(__VA_ARGS__))
 
-/* Eight signs for each group of each record: byte 0 group 0, byte 1 group 2, byte 2 group 1, byte 3 group 3. `a` has
- * seven bits for each group, and the eighth makes their number even. */
+/* Eight signs for each group of each record: byte 0 group 0, byte 1 group 2, byte 2 group 1, byte 3 group 3.
+ * `a` has seven bits for each group, and the eighth makes their number even. */
 K3_INLINE __m256i iq2_xxs_signs(__m256i a)
 {
     __m256i even = _mm256_blend_epi16(a, _mm256_slli_epi32(a, 9), 0xaa);

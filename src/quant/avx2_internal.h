@@ -1,7 +1,7 @@
 /* avx2_internal.h - what the kernels for AVX2 share. Only files compiled for AVX2 may include it.
  *
- * The kernels of quantised weights are compiled twice, by avx2.c and by avxvnni.c, and differ in nothing but the
- * multiply-add below: so they are headers of static functions. */
+ * The kernels of quantised weights are compiled twice, by avx2.c and by avxvnni.c, and differ in nothing but
+ * the multiply-add below: so they are headers of static functions. */
 #ifndef K3_QUANT_AVX2_INTERNAL_H
 #define K3_QUANT_AVX2_INTERNAL_H
 
@@ -22,11 +22,12 @@ void k3_avx2_round_q8_K(const float *x, void *act, size_t n);
 
 /* ---- multiply-add ----
  *
- * Each 32-bit lane of a sum gets its four products of an unsigned u and a signed q, or its two products of 16 bits.
+ * Each 32-bit lane of a sum gets its four products of an unsigned u and a signed q, or its two products of 16
+ * bits.
  *
- * VPDPBUSD does not saturate. VPMADDUBSW does, so without AVX-VNNI two products must fit 16 bits. Small products, eight of
- * which fit 16 bits, may be added by fours of vectors at the cost of fewer instructions: k3_small_begin, up to four times
- * k3_small_add, k3_small_end. */
+ * VPDPBUSD does not saturate. VPMADDUBSW does, so without AVX-VNNI two products must fit 16 bits. Small
+ * products, eight of which fit 16 bits, may be added by fours of vectors at the cost of fewer instructions:
+ * k3_small_begin, up to four times k3_small_add, k3_small_end. */
 
 #ifdef __AVXVNNI__
 K3_INLINE __m256i k3_add_words(__m256i sum, __m256i a, __m256i b)
@@ -98,7 +99,7 @@ K3_INLINE __m256i k3_four(const int8_t *q)
     return _mm256_set1_epi32(four);
 }
 
-/* Lane l of the result is the sum of the lanes of v[l]: pairs of vectors are added and interleaved at once. */
+/* Lane l of the result is the sum of the lanes of v[l]. Two vectors are added and interleaved at once. */
 K3_INLINE __m256i k3_sums_of_8(const __m256i v[K3_LANES])
 {
     __m256i four[2]; /* half k of four[i] has the sums over half k of v[4i] to v[4i + 3] */
@@ -137,8 +138,8 @@ K3_INLINE void k3_transpose_8(const __m256i v[K3_LANES], __m256i out[8])
 
 /* ---- rows ---- */
 
-/* The addresses of 8 rows from `row` on. Beyond the last row it is that row again, for nothing else may be read; its
- * sums are not stored. */
+/* The addresses of 8 rows from `row` on. Beyond the last row it is that row again, for nothing else may be
+ * read; its sums are not stored. */
 K3_INLINE void k3_lane_rows(const struct k3_product *p, size_t row, const uint8_t *rows[K3_LANES])
 {
     for (size_t r = 0; r < K3_LANES; r++) {
@@ -147,8 +148,8 @@ K3_INLINE void k3_lane_rows(const struct k3_product *p, size_t row, const uint8_
     }
 }
 
-/* Asks for the line at an address, which may be anywhere. Rows are too short for the processor to see that they follow
- * each other: work on some rows asks for the next ones. */
+/* Asks for the line at an address, which may be anywhere. Rows are too short for the processor to see that
+ * they follow each other: work on some rows asks for the next ones. */
 K3_INLINE void k3_prefetch(const uint8_t *at)
 {
     _mm_prefetch((const char *)at, _MM_HINT_T0);
@@ -175,8 +176,8 @@ K3_INLINE __m256 k3_add_block(__m256 acc, __m256 dw, float dx, __m256i sum)
 /* Columns that are worked on at once. */
 #define K3_MAX_COLUMNS 4
 
-/* Calls group(..., column, columns) for the columns from 0 to `end`, K3_MAX_COLUMNS at a time, with a constant for
- * `columns`: the loops over them are unrolled. */
+/* Calls group(..., column, columns) for the columns from 0 to `end`, K3_MAX_COLUMNS at a time, with a
+ * constant for `columns`: the loops over them are unrolled. */
 #define K3_FOR_COLUMNS(group, end, ...)                                                                      \
     for (size_t column = 0; column < (end); column += K3_MAX_COLUMNS) {                                      \
         switch ((end)-column) {                                                                              \

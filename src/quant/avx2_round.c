@@ -2,9 +2,9 @@
  *
  * FORMULA. round.c has it, with the answer for blocks that have none.
  *
- * MAPPING. The largest |x| is a maximum of integers, as there. VCVTPS2DQ rounds halves to the even integer, which is how
- * processes start; nothing here changes it. Eight vectors of eight integers are packed to 64 bytes, and their sums to one
- * vector.
+ * MAPPING. The largest |x| is a maximum of integers, as there. VCVTPS2DQ rounds halves to the even integer,
+ * which is how processes start; nothing here changes it. Eight vectors of eight integers are packed to 64
+ * bytes, and their sums to one vector.
  *
  * COST. Two passes over a block in the cache of the first level, about 2 operations for each x. */
 #include "quant/avx2_internal.h"

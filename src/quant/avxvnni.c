@@ -1,7 +1,7 @@
 /* avxvnni.c - the implementation for AVX2, FMA, F16C, BMI2 and the 256-bit AVX-VNNI.
  *
- * What that changes is the multiply-add in avx2_internal.h, with which the kernels of quantised weights are compiled
- * once more. */
+ * What that changes is the multiply-add in avx2_internal.h, with which the kernels of quantised weights are
+ * compiled once more. */
 #include "quant/avx2_blocks.h"
 #include "quant/avx2_grid.h"
 

@@ -18,11 +18,13 @@
  *     q8_0     32 * 128 * 127      < 2^19        iq1_m    256 * 15 * 9 * 127   < 2^23
  *     mxfp4    32 * 12 * 127       < 2^16        iq2_xxs  256 * 31 * 43 * 127  < 2^26
  *
- * LAYOUT. Rows of blocks at any address (quant_internal.h); activations as struct k3_rounded or f32. Nothing is read beyond either.
+ * LAYOUT. Rows of blocks at any address (quant_internal.h); activations as struct k3_rounded or f32. Nothing
+ * is read beyond either.
  *
- * MAPPING. The compiler vectorises the inner loops: 16 sums are four registers of 128 bits; integers of 16 bits are
- * multiplied eight at a time. A block becomes such integers once for up to 32 columns. The grid types are first spread
- * out to 256 int8 in 64-bit registers, eight weights at a time, and multiplied by their factors.
+ * MAPPING. The compiler vectorises the inner loops: 16 sums are four registers of 128 bits; integers of 16
+ * bits are multiplied eight at a time. A block becomes such integers once for up to 32 columns. The grid
+ * types are first spread out to 256 int8 in 64-bit registers, eight weights at a time, and multiplied by
+ * their factors.
  *
  * COST. For each weight one multiply-add and 4 (f32), 2 (f16, bf16), 1.06 (q8_0), 0.53 (mxfp4), 0.22 (iq1_m)
  * or 0.26 bytes (iq2_xxs). f32 is bound by memory, or in cache by the latency of addition: 16 weights in 4
