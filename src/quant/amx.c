@@ -25,7 +25,7 @@
 #define MAX_COLUMNS 32
 #define UNIT        256 /* weights for which activations are prepared at once */
 
-/* Activations of some columns for a unit. */
+/* Activations of some columns for a unit, in the order of the tile's weights. */
 struct prepared {
     _Alignas(64) int8_t q[MAX_COLUMNS][UNIT];
     float d[MAX_COLUMNS][8];  /* for each 32 (q8_0, mxfp4) or only the first */
@@ -169,20 +169,75 @@ K3_INLINE void block_of_iq2_xxs(const struct k3_tile *const pair[2], size_t at, 
     }
 }
 
-/* q8_0 and mxfp4: up to 8 blocks. */
-K3_INLINE void blocks_of_32(const struct k3_tile *const pair[2], size_t at, size_t n,
-                            const struct prepared *x, int n_a, size_t n_columns, __m512 (*sums)[2])
+/* ---- a unit of blocks of 32: q8_0 and mxfp4 ---- */
+
+/* Here a result is only good for 32 weights, so there are 8 times as many roundings. Their sums stay in registers for
+ * all 8 blocks of a unit: 16 columns of one tile at a time. */
+struct results_of_32 {
+    _Alignas(64) int32_t v[UNIT / 32][16][16];
+};
+
+/* The numbers of tile registers must be constants. */
+#define MULTIPLY_32(c, q, stride, w, out)                                                                    \
+    do {                                                                                                     \
+        _tile_zero(c);                                                                                       \
+        _tile_loadd(4, q, stride);                                                                           \
+        _tile_loadd(6, w, 64);                                                                               \
+        _tile_dpbssd(c, 4, 6);                                                                               \
+        _tile_stored(c, out, 64);                                                                            \
+    } while (0)
+
+/* Activations of 16 columns: as they were prepared, or where they are, for their order is that of the weights. */
+struct columns_of_32 {
+    const int8_t *q;
+    const float *d;            /* of each block */
+    size_t q_stride, d_stride; /* from one column to the next */
+};
+
+K3_INLINE void multiply_blocks(const struct columns_of_32 *x, const struct k3_tile *tile, size_t block,
+                               size_t n, struct results_of_32 *out)
 {
-    for (size_t k = 0; k < n / 32; k++) {
-        struct results r;
-        const size_t block = at / 32 + k;
-        const __m512 d0 = _mm512_load_ps(pair[0]->scale[block]), d1 = _mm512_load_ps(pair[1]->scale[block]);
-        multiply(x->q[0] + 32 * k, pair[0]->w[8 * block], pair[1]->w[8 * block], 1, n_a, true, &r);
-        for (size_t c = 0; c < n_columns; c++) {
-            sums[c][0] = k3_tile_add_block(sums[c][0], d0, x->d[c][k], result(&r, c, 0));
-            sums[c][1] = k3_tile_add_block(sums[c][1], d1, x->d[c][k], result(&r, c, 1));
-        }
+    finish_stores();
+    for (size_t k = 0; k < n; k++) {
+        if (k % 2 == 0)
+            MULTIPLY_32(0, x->q + 32 * k, x->q_stride, tile->w[8 * (block + k)], out->v[k]);
+        else
+            MULTIPLY_32(1, x->q + 32 * k, x->q_stride, tile->w[8 * (block + k)], out->v[k]);
     }
+}
+
+K3_INLINE void blocks_of_32(const struct k3_tile *const pair[2], size_t at, size_t n,
+                            const struct columns_of_32 *x, __m512 (*sums)[2])
+{
+    struct results_of_32 r;
+    const size_t block = at / 32;
+    for (int b = 0; b < 2; b++) {
+        __m512 acc[16];
+#pragma GCC unroll 16
+        for (int c = 0; c < 16; c++) acc[c] = sums[c][b];
+        multiply_blocks(x, pair[b], block, n / 32, &r);
+        for (size_t k = 0; k < n / 32; k++) {
+            const __m512 dw = _mm512_load_ps(pair[b]->scale[block + k]);
+            const float *d = x->d + k;
+#pragma GCC unroll 16
+            for (int c = 0; c < 16; c++, d += x->d_stride)
+                acc[c] = k3_tile_add_block(acc[c], dw, *d, _mm512_load_si512(r.v[k][c]));
+        }
+#pragma GCC unroll 16
+        for (int c = 0; c < 16; c++) sums[c][b] = acc[c];
+    }
+}
+
+/* Whether the 16 columns from c0 on follow each other in memory. */
+static bool are_in_place(const struct k3_product *p, size_t c0)
+{
+    return !p->columns && c0 + 16 <= p->n_columns;
+}
+
+static struct columns_of_32 columns_in_place(const struct k3_product *p, size_t c0, size_t first)
+{
+    struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_0, k3_product_acts(p, c0), p->n);
+    return (struct columns_of_32){x.q + first, x.d + first / 32, p->act_stride, p->act_stride / sizeof *x.d};
 }
 
 /* ---- tiles times all columns ---- */
@@ -198,10 +253,8 @@ K3_INLINE void multiply_columns(const struct k3_tiles *t, enum k3_type type, __m
         for (size_t i = 0; i < k3_tiles_pairs(t); i++) {
             if (type == K3_TYPE_IQ1_M)
                 block_of_iq1_m(t->pairs[i], at, x, n_a, n_columns, sums[i]);
-            else if (type == K3_TYPE_IQ2_XXS)
-                block_of_iq2_xxs(t->pairs[i], at, x, n_a, n_columns, sums[i]);
             else
-                blocks_of_32(t->pairs[i], at, n, x, n_a, n_columns, sums[i]);
+                block_of_iq2_xxs(t->pairs[i], at, x, n_a, n_columns, sums[i]);
         }
     }
     k3_tiles_store(t, c0, n_columns, MAX_COLUMNS, (const __m512(*)[2])sums[0]);
@@ -212,7 +265,7 @@ K3_INLINE void multiply_tiles(const struct k3_tiles *t, enum k3_type type)
     const __m512i order = k3_tile_order(type);
     const size_t all = t->product->n_columns;
     struct prepared x;
-    memset(x.q, 0, sizeof x.q); /* what stands for columns that are not there is multiplied as well */
+    memset(&x, 0, sizeof x); /* what stands for columns that are not there is multiplied as well */
     for (size_t c0 = 0; c0 < all; c0 += MAX_COLUMNS) {
         if (all - c0 <= 16)
             multiply_columns(t, type, order, c0, all - c0, 1, &x);
@@ -221,15 +274,38 @@ K3_INLINE void multiply_tiles(const struct k3_tiles *t, enum k3_type type)
     }
 }
 
+static void multiply_tiles_of_32(const struct k3_tiles *t, enum k3_type type)
+{
+    const __m512i order = k3_tile_order(type);
+    const size_t all = t->product->n_columns;
+    struct prepared prepared;
+    __m512 sums[K3_TILE_PAIRS][16][2];
+    memset(&prepared, 0, sizeof prepared);
+    for (size_t c0 = 0; c0 < all; c0 += 16) {
+        const size_t n_columns = all - c0 < 16 ? all - c0 : 16;
+        k3_tiles_load(t, c0, n_columns, 16, sums[0]);
+        for (size_t at = 0; at < t->n; at += UNIT) {
+            const size_t n = t->n - at < UNIT ? t->n - at : UNIT;
+            struct columns_of_32 x = {prepared.q[0], prepared.d[0], UNIT, 8};
+            if (are_in_place(t->product, c0))
+                x = columns_in_place(t->product, c0, t->first + at);
+            else
+                prepare(t, type, c0, n_columns, t->first + at, n, order, &prepared);
+            for (size_t i = 0; i < k3_tiles_pairs(t); i++) blocks_of_32(t->pairs[i], at, n, &x, sums[i]);
+        }
+        k3_tiles_store(t, c0, n_columns, 16, (const __m512(*)[2])sums[0]);
+    }
+}
+
 /* ---- products ---- */
 
 static void multiply_q8_0(const struct k3_tiles *t)
 {
-    multiply_tiles(t, K3_TYPE_Q8_0);
+    multiply_tiles_of_32(t, K3_TYPE_Q8_0);
 }
 static void multiply_mxfp4(const struct k3_tiles *t)
 {
-    multiply_tiles(t, K3_TYPE_MXFP4);
+    multiply_tiles_of_32(t, K3_TYPE_MXFP4);
 }
 static void multiply_iq1_m(const struct k3_tiles *t)
 {

@@ -14,7 +14,7 @@
 
 /* Of iq1_s and iq1_m. One more than there are codes, so that 32 bits can be read where any of them is. */
 extern const uint16_t k3_grid_iq1s[2048 + 1];
-extern const uint16_t k3_grid_iq2xxs[256];
+extern const uint16_t k3_grid_iq2xxs[256 + 1]; /* one more, too */
 extern const uint16_t k3_grid_iq2xs[512];
 extern const uint16_t k3_grid_iq2s[1024];
 extern const uint16_t k3_grid_iq3xxs[256];

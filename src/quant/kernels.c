@@ -72,6 +72,16 @@ static bool runs_with_avx512(const struct k3_cpu *cpu)
 {
     return cpu->avx512;
 }
+
+static bool runs_with_avxvnni(const struct k3_cpu *cpu)
+{
+    return cpu->avxvnni;
+}
+
+static bool runs_with_avx2(const struct k3_cpu *cpu)
+{
+    return cpu->avx2;
+}
 #endif
 
 /* Best first; the last one runs anywhere. */
@@ -82,6 +92,8 @@ static const struct candidate {
 #if defined(__x86_64__)
     {&k3_kernels_amx, runs_with_amx},
     {&k3_kernels_avx512, runs_with_avx512},
+    {&k3_kernels_avxvnni, runs_with_avxvnni},
+    {&k3_kernels_avx2, runs_with_avx2},
 #endif
     {&k3_kernels_portable, runs_anywhere},
 };

@@ -18,11 +18,13 @@
  *     q8_0     32 * 128 * 127      < 2^19        iq1_m    256 * 15 * 9 * 127   < 2^23
  *     mxfp4    32 * 12 * 127       < 2^16        iq2_xxs  256 * 31 * 43 * 127  < 2^26
  *
- * LAYOUT. Rows of blocks at any address (quant_internal.h); activations as struct k3_rounded or f32. Nothing is read beyond either.
+ * LAYOUT. Rows of blocks at any address (quant_internal.h); activations as struct k3_rounded or f32. Nothing
+ * is read beyond either.
  *
- * MAPPING. The compiler vectorises the inner loops: 16 sums are four SSE registers; bytes are widened to 16
- * bits and multiplied eight at a time. For the grid types a block is first spread out to 256 int8 in 64-bit
- * registers, eight weights at a time, and multiplied by its factors to int16.
+ * MAPPING. The compiler vectorises the inner loops: 16 sums are four registers of 128 bits; integers of 16
+ * bits are multiplied eight at a time. A block becomes such integers once for up to 32 columns. The grid
+ * types are first spread out to 256 int8 in 64-bit registers, eight weights at a time, and multiplied by
+ * their factors.
  *
  * COST. For each weight one multiply-add and 4 (f32), 2 (f16, bf16), 1.06 (q8_0), 0.53 (mxfp4), 0.22 (iq1_m)
  * or 0.26 bytes (iq2_xxs). f32 is bound by memory, or in cache by the latency of addition: 16 weights in 4
@@ -49,7 +51,6 @@ static inline float load_bf16(const uint8_t *w, size_t i)
     return k3_f32_from_bf16(k3_load_u16(w + 2 * i));
 }
 
-/* Always inlined, so that each caller has a loop with its own `load` in it. */
 __attribute__((always_inline)) static inline float dot_floats(const uint8_t *w, load_fn load, const float *x,
                                                               size_t n)
 {
@@ -65,135 +66,134 @@ __attribute__((always_inline)) static inline float dot_floats(const uint8_t *w, 
     return sum;
 }
 
-static float dot_f32_row(const void *row, const void *act, size_t n)
+/* Always inlined, so that each caller has loops with its own `load` in them. */
+__attribute__((always_inline)) static inline void multiply_floats(const struct k3_product *p, load_fn load)
 {
-    return dot_floats(row, load_f32, act, n);
+    for (size_t r = 0; r < p->n_rows; r++)
+        for (size_t c = 0; c < p->n_columns; c++)
+            p->y[c * p->y_stride + r] =
+                dot_floats(p->rows + r * p->row_bytes, load, k3_product_acts(p, c), p->n);
 }
 
-static float dot_f16(const void *row, const void *act, size_t n)
+/* ---- blocks ---- */
+
+/* A block of 32 or 256 weights, scale * w[j] each. */
+struct block {
+    float scale;
+    int16_t w[256];
+};
+
+typedef void (*block_fn)(const uint8_t *bytes, struct block *out);
+
+static inline void block_q8_0(const uint8_t *bytes, struct block *out)
 {
-    return dot_floats(row, load_f16, act, n);
+    const struct k3_block_q8_0 *b = (const struct k3_block_q8_0 *)bytes;
+    out->scale = k3_load_f16(b->d);
+    for (int j = 0; j < 32; j++) out->w[j] = b->q[j];
 }
 
-static float dot_bf16(const void *row, const void *act, size_t n)
+static inline void block_mxfp4(const uint8_t *bytes, struct block *out)
 {
-    return dot_floats(row, load_bf16, act, n);
+    const struct k3_block_mxfp4 *b = (const struct k3_block_mxfp4 *)bytes;
+    int8_t q[32];
+    k3_mxfp4_integers(b, q);
+    out->scale = k3_mxfp4_scale(b->e);
+    for (int j = 0; j < 32; j++) out->w[j] = q[j];
 }
 
-/* ---- blocks of 32 ---- */
-
-static inline int32_t dot_32(const int8_t *w, const int8_t *x)
+static inline void block_of_integers(const struct k3_integers *integers, struct block *out)
 {
-    int32_t sum = 0;
-    for (int j = 0; j < 32; j++) sum += (int16_t)w[j] * (int16_t)x[j];
-    return sum;
-}
-
-static float dot_q8_0(const void *row, const void *act, size_t n)
-{
-    const struct k3_block_q8_0 *w = row;
-    const struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_0, act, n);
-    float sum = 0;
-    for (size_t b = 0; b < n / 32; b++)
-        sum += k3_load_f16(w[b].d) * x.d[b] * (float)dot_32(w[b].q, x.q + 32 * b);
-    return sum;
-}
-
-static float dot_mxfp4(const void *row, const void *act, size_t n)
-{
-    const struct k3_block_mxfp4 *w = row;
-    const struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_0, act, n);
-    float sum = 0;
-    for (size_t b = 0; b < n / 32; b++) {
-        int8_t q[32];
-        k3_mxfp4_integers(&w[b], q);
-        sum += k3_mxfp4_scale(w[b].e) * x.d[b] * (float)dot_32(q, x.q + 32 * b);
-    }
-    return sum;
-}
-
-/* ---- blocks of 256 ---- */
-
-static inline float dot_integers(const struct k3_integers *w, const int8_t *q, float d)
-{
-    int16_t scaled[256];
+    out->scale = integers->scale;
     for (int k = 0; k < 16; k++)
-        for (int j = 0; j < 16; j++) scaled[16 * k + j] = (int16_t)(w->factor[k] * w->q[16 * k + j]);
+        for (int j = 16 * k; j < 16 * k + 16; j++)
+            out->w[j] = (int16_t)(integers->factor[k] * integers->q[j]);
+}
+
+static inline void block_iq1_m(const uint8_t *bytes, struct block *out)
+{
+    struct k3_integers integers;
+    k3_iq1_m_integers((const struct k3_block_iq1_m *)bytes, &integers);
+    block_of_integers(&integers, out);
+}
+
+static inline void block_iq2_xxs(const uint8_t *bytes, struct block *out)
+{
+    struct k3_integers integers;
+    k3_iq2_xxs_integers((const struct k3_block_iq2_xxs *)bytes, &integers);
+    block_of_integers(&integers, out);
+}
+
+static inline int32_t dot_integers(const int16_t *w, const int8_t *x, size_t n)
+{
     int32_t sum = 0;
-    for (int j = 0; j < 256; j++) sum += scaled[j] * (int16_t)q[j];
-    return w->scale * d * (float)sum;
-}
-
-static float dot_iq1_m(const void *row, const void *act, size_t n)
-{
-    const struct k3_block_iq1_m *w = row;
-    const struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_K, act, n);
-    struct k3_integers integers;
-    float sum = 0;
-    for (size_t b = 0; b < n / 256; b++) {
-        k3_iq1_m_integers(&w[b], &integers);
-        sum += dot_integers(&integers, x.q + 256 * b, x.d[b]);
-    }
+    for (size_t j = 0; j < n; j++) sum += w[j] * (int16_t)x[j];
     return sum;
 }
 
-static float dot_iq2_xxs(const void *row, const void *act, size_t n)
+#define COLUMNS 32 /* that a block is decoded for at once */
+
+/* One row times the columns from `first` on. Always inlined, so that each caller has a loop of its own. */
+__attribute__((always_inline)) static inline void multiply_row(const struct k3_product *p, size_t row,
+                                                               size_t first, size_t size, size_t block_bytes,
+                                                               block_fn decode)
 {
-    const struct k3_block_iq2_xxs *w = row;
-    const struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_K, act, n);
-    struct k3_integers integers;
-    float sum = 0;
-    for (size_t b = 0; b < n / 256; b++) {
-        k3_iq2_xxs_integers(&w[b], &integers);
-        sum += dot_integers(&integers, x.q + 256 * b, x.d[b]);
+    const uint8_t *bytes = p->rows + row * p->row_bytes;
+    size_t n_columns = p->n_columns - first < COLUMNS ? p->n_columns - first : COLUMNS;
+    struct k3_rounded x[COLUMNS];
+    float sums[COLUMNS] = {0};
+    for (size_t c = 0; c < n_columns; c++)
+        x[c] = k3_rounded_row(size == 32 ? K3_ACT_Q8_0 : K3_ACT_Q8_K, k3_product_acts(p, first + c), p->n);
+    for (size_t b = 0; b < p->n / size; b++) {
+        struct block block;
+        decode(bytes + b * block_bytes, &block);
+        for (size_t c = 0; c < n_columns; c++)
+            sums[c] += block.scale * x[c].d[b] * (float)dot_integers(block.w, x[c].q + size * b, size);
     }
-    return sum;
+    for (size_t c = 0; c < n_columns; c++) p->y[(first + c) * p->y_stride + row] = sums[c];
+}
+
+__attribute__((always_inline)) static inline void multiply_blocks(const struct k3_product *p, size_t size,
+                                                                  size_t block_bytes, block_fn decode)
+{
+    for (size_t row = 0; row < p->n_rows; row++)
+        for (size_t first = 0; first < p->n_columns; first += COLUMNS)
+            multiply_row(p, row, first, size, block_bytes, decode);
 }
 
 /* ---- products ---- */
 
-typedef float (*row_fn)(const void *row, const void *act, size_t n);
-
-/* Always inlined, as dot_floats is. */
-__attribute__((always_inline)) static inline void multiply(const struct k3_product *p, row_fn dot)
-{
-    for (size_t r = 0; r < p->n_rows; r++)
-        for (size_t c = 0; c < p->n_columns; c++)
-            p->y[c * p->y_stride + r] = dot(p->rows + r * p->row_bytes, k3_product_acts(p, c), p->n);
-}
-
 static void product_f32(const struct k3_product *p)
 {
-    multiply(p, dot_f32_row);
+    multiply_floats(p, load_f32);
 }
 static void product_f16(const struct k3_product *p)
 {
-    multiply(p, dot_f16);
+    multiply_floats(p, load_f16);
 }
 static void product_bf16(const struct k3_product *p)
 {
-    multiply(p, dot_bf16);
+    multiply_floats(p, load_bf16);
 }
 static void product_q8_0(const struct k3_product *p)
 {
-    multiply(p, dot_q8_0);
+    multiply_blocks(p, 32, sizeof(struct k3_block_q8_0), block_q8_0);
 }
 static void product_mxfp4(const struct k3_product *p)
 {
-    multiply(p, dot_mxfp4);
+    multiply_blocks(p, 32, sizeof(struct k3_block_mxfp4), block_mxfp4);
 }
 static void product_iq1_m(const struct k3_product *p)
 {
-    multiply(p, dot_iq1_m);
+    multiply_blocks(p, 256, sizeof(struct k3_block_iq1_m), block_iq1_m);
 }
 static void product_iq2_xxs(const struct k3_product *p)
 {
-    multiply(p, dot_iq2_xxs);
+    multiply_blocks(p, 256, sizeof(struct k3_block_iq2_xxs), block_iq2_xxs);
 }
 
 static float dot_f32(const float *a, const float *b, size_t n)
 {
-    return dot_f32_row(a, b, n);
+    return dot_floats((const uint8_t *)a, load_f32, b, n);
 }
 
 const struct k3_kernels k3_kernels_portable = {

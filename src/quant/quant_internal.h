@@ -193,7 +193,7 @@ static inline const void *k3_product_acts(const struct k3_product *p, size_t c)
 
 extern const struct k3_kernels k3_kernels_portable;
 #if defined(__x86_64__)
-extern const struct k3_kernels k3_kernels_avx512, k3_kernels_amx;
+extern const struct k3_kernels k3_kernels_avx2, k3_kernels_avxvnni, k3_kernels_avx512, k3_kernels_amx;
 #endif
 
 #endif
