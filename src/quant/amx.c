@@ -18,8 +18,8 @@
  *   iq2_xxs    256        8 x 16      16 x 3
  *   q8_0       32         16          16 x 2
  * If both went on at once the bounds would be 1024, 512 and 256 multiply-adds a cycle. Measured on a Sapphire
- * Rapids core, it takes about three times as long, copying of activations included (a fifth); doing a job's
- * roundings between the products of the next one made it slower. Decoding comes on top. */
+ * Rapids core, it takes about three times as long, copying of activations included (a fifth). Doing a job's
+ * roundings between the products of the next one made iq1_m slower, and q8_0 5 % faster. Decoding comes on top. */
 #include "quant/avx512_tile.h"
 
 #define MAX_COLUMNS 32
@@ -115,11 +115,12 @@ K3_INLINE void multiply(const int8_t *q, const void *b0, const void *b1, int n_s
 /* ---- activations ---- */
 
 static void prepare(const struct k3_tiles *t, enum k3_type type, size_t c0, size_t n_columns, size_t at,
-                    size_t n, __m512i order, struct prepared *out)
+                    size_t n, __m512i order, struct prepared *out, size_t to)
 {
     const enum k3_act act = k3_act_for(type);
-    for (size_t c = 0; c < n_columns; c++) {
-        const struct k3_rounded x = k3_rounded_row(act, k3_product_acts(t->product, c0 + c), t->product->n);
+    for (size_t c = to; c < to + n_columns; c++) {
+        const struct k3_rounded x =
+            k3_rounded_row(act, k3_product_acts(t->product, c0 + c - to), t->product->n);
         k3_tile_activations(x.q + at, n, order, out->q[c]);
         if (act == K3_ACT_Q8_0) {
             for (size_t k = 0; k < n / 32; k++) out->d[c][k] = x.d[at / 32 + k];
@@ -171,61 +172,68 @@ K3_INLINE void block_of_iq2_xxs(const struct k3_tile *const pair[2], size_t at, 
 
 /* ---- a unit of blocks of 32: q8_0 and mxfp4 ---- */
 
-/* Here a result is only good for 32 weights, so there are 8 times as many roundings. Their sums stay in registers for
- * all 8 blocks of a unit: 16 columns of one tile at a time. */
+/* Here a result is only good for 32 weights, so there are 8 times as many roundings. A job is 16 columns times one
+ * tile; its sums stay in registers for all 8 blocks of a unit, and the tile unit works on the next job meanwhile. */
+struct job_of_32 {
+    const int8_t *
+        q; /* activations: as they were prepared, or where they are, for their order is that of the weights */
+    const float *d;            /* of each block */
+    size_t q_stride, d_stride; /* from one column to the next */
+    const uint8_t (*w)[16][4];
+    const float (*scale)[16];
+    __m512 (*sums)[2]; /* [16] */
+    int half;          /* of the pair of tiles that sums are for */
+};
+
 struct results_of_32 {
     _Alignas(64) int32_t v[UNIT / 32][16][16];
 };
 
-/* The numbers of tile registers must be constants. */
-#define MULTIPLY_32(c, q, stride, w, out)                                                                    \
+/* Block k. The numbers of tile registers must be constants. */
+#define MULTIPLY_32(c, a, b, job, k, out)                                                                    \
     do {                                                                                                     \
         _tile_zero(c);                                                                                       \
-        _tile_loadd(4, q, stride);                                                                           \
-        _tile_loadd(6, w, 64);                                                                               \
-        _tile_dpbssd(c, 4, 6);                                                                               \
-        _tile_stored(c, out, 64);                                                                            \
+        _tile_loadd(a, (job)->q + 32 * (k), (job)->q_stride);                                                \
+        _tile_loadd(b, (job)->w[8 * (k)], 64);                                                               \
+        _tile_dpbssd(c, a, b);                                                                               \
+        _tile_stored(c, (out)->v[k], 64);                                                                    \
     } while (0)
 
-/* Activations of 16 columns: as they were prepared, or where they are, for their order is that of the weights. */
-struct columns_of_32 {
-    const int8_t *q;
-    const float *d;            /* of each block */
-    size_t q_stride, d_stride; /* from one column to the next */
-};
-
-K3_INLINE void multiply_blocks(const struct columns_of_32 *x, const struct k3_tile *tile, size_t block,
-                               size_t n, struct results_of_32 *out)
+K3_INLINE void multiply_block(const struct job_of_32 *job, size_t k, struct results_of_32 *out)
 {
-    finish_stores();
-    for (size_t k = 0; k < n; k++) {
-        if (k % 2 == 0)
-            MULTIPLY_32(0, x->q + 32 * k, x->q_stride, tile->w[8 * (block + k)], out->v[k]);
-        else
-            MULTIPLY_32(1, x->q + 32 * k, x->q_stride, tile->w[8 * (block + k)], out->v[k]);
-    }
+    if (k % 2 == 0)
+        MULTIPLY_32(0, 4, 6, job, k, out);
+    else
+        MULTIPLY_32(1, 5, 7, job, k, out);
 }
 
-K3_INLINE void blocks_of_32(const struct k3_tile *const pair[2], size_t at, size_t n,
-                            const struct columns_of_32 *x, __m512 (*sums)[2])
+/* The products of one job, and the roundings of the one before; either may be NULL. n blocks. */
+K3_INLINE void do_jobs(const struct job_of_32 *now, struct results_of_32 *out, const struct job_of_32 *before,
+                       const struct results_of_32 *in, size_t n)
 {
-    struct results_of_32 r;
-    const size_t block = at / 32;
-    for (int b = 0; b < 2; b++) {
-        __m512 acc[16];
+    __m512 acc[16];
 #pragma GCC unroll 16
-        for (int c = 0; c < 16; c++) acc[c] = sums[c][b];
-        multiply_blocks(x, pair[b], block, n / 32, &r);
-        for (size_t k = 0; k < n / 32; k++) {
-            const __m512 dw = _mm512_load_ps(pair[b]->scale[block + k]);
-            const float *d = x->d + k;
+    for (int c = 0; before && c < 16; c++) acc[c] = before->sums[c][before->half];
+    for (size_t k = 0; k < n; k++) {
+        if (now) multiply_block(now, k, out);
+        if (!before) continue;
+        const __m512 dw = _mm512_load_ps(before->scale[k]);
+        const float *d = before->d + k;
 #pragma GCC unroll 16
-            for (int c = 0; c < 16; c++, d += x->d_stride)
-                acc[c] = k3_tile_add_block(acc[c], dw, *d, _mm512_load_si512(r.v[k][c]));
-        }
-#pragma GCC unroll 16
-        for (int c = 0; c < 16; c++) sums[c][b] = acc[c];
+        for (int c = 0; c < 16; c++, d += before->d_stride)
+            acc[c] = k3_tile_add_block(acc[c], dw, *d, _mm512_load_si512(in->v[k][c]));
     }
+#pragma GCC unroll 16
+    for (int c = 0; before && c < 16; c++) before->sums[c][before->half] = acc[c];
+}
+
+static void do_all_jobs(const struct job_of_32 *jobs, size_t n_jobs, size_t n)
+{
+    struct results_of_32 r[2];
+    finish_stores();
+    do_jobs(&jobs[0], &r[0], NULL, NULL, n);
+    for (size_t i = 1; i < n_jobs; i++) do_jobs(&jobs[i], &r[i % 2], &jobs[i - 1], &r[(i + 1) % 2], n);
+    do_jobs(NULL, NULL, &jobs[n_jobs - 1], &r[(n_jobs + 1) % 2], n);
 }
 
 /* Whether the 16 columns from c0 on follow each other in memory. */
@@ -234,10 +242,38 @@ static bool are_in_place(const struct k3_product *p, size_t c0)
     return !p->columns && c0 + 16 <= p->n_columns;
 }
 
-static struct columns_of_32 columns_in_place(const struct k3_product *p, size_t c0, size_t first)
+/* Of the columns from c0 on, up to MAX_COLUMNS, for n weights at `at` of tiles: the jobs of all their tiles. */
+static size_t make_jobs(const struct k3_tiles *t, size_t c0, size_t n_columns, size_t at, size_t n,
+                        __m512i order, enum k3_type type, struct prepared *x, __m512 (*sums)[2],
+                        struct job_of_32 *jobs)
 {
-    struct k3_rounded x = k3_rounded_row(K3_ACT_Q8_0, k3_product_acts(p, c0), p->n);
-    return (struct columns_of_32){x.q + first, x.d + first / 32, p->act_stride, p->act_stride / sizeof *x.d};
+    const struct k3_product *p = t->product;
+    size_t n_jobs = 0;
+    struct job_of_32 activations[MAX_COLUMNS / 16];
+    for (size_t a = 0; 16 * a < n_columns; a++) {
+        const struct k3_rounded in_place = k3_rounded_row(K3_ACT_Q8_0, k3_product_acts(p, c0 + 16 * a), p->n);
+        activations[a] = (struct job_of_32){.q = in_place.q + t->first + at,
+                                            .d = in_place.d + (t->first + at) / 32,
+                                            .q_stride = p->act_stride,
+                                            .d_stride = p->act_stride / sizeof *in_place.d};
+        if (are_in_place(p, c0 + 16 * a)) continue;
+        const size_t columns = n_columns - 16 * a < 16 ? n_columns - 16 * a : 16;
+        prepare(t, type, c0 + 16 * a, columns, t->first + at, n, order, x, 16 * a);
+        activations[a] =
+            (struct job_of_32){.q = x->q[16 * a], .d = x->d[16 * a], .q_stride = UNIT, .d_stride = 8};
+    }
+    for (size_t i = 0; i < 2 * k3_tiles_pairs(t); i++) {
+        const struct k3_tile *tile = t->pairs[i / 2][i % 2];
+        for (size_t a = 0; 16 * a < n_columns; a++) {
+            struct job_of_32 *job = &jobs[n_jobs++];
+            *job = activations[a];
+            job->w = tile->w + at / 4;
+            job->scale = tile->scale + at / 32;
+            job->sums = sums + i / 2 * MAX_COLUMNS + 16 * a;
+            job->half = (int)(i % 2);
+        }
+    }
+    return n_jobs;
 }
 
 /* ---- tiles times all columns ---- */
@@ -249,7 +285,7 @@ K3_INLINE void multiply_columns(const struct k3_tiles *t, enum k3_type type, __m
     k3_tiles_load(t, c0, n_columns, MAX_COLUMNS, sums[0]);
     for (size_t at = 0; at < t->n; at += UNIT) {
         const size_t n = t->n - at < UNIT ? t->n - at : UNIT;
-        prepare(t, type, c0, n_columns, t->first + at, n, order, x);
+        prepare(t, type, c0, n_columns, t->first + at, n, order, x, 0);
         for (size_t i = 0; i < k3_tiles_pairs(t); i++) {
             if (type == K3_TYPE_IQ1_M)
                 block_of_iq1_m(t->pairs[i], at, x, n_a, n_columns, sums[i]);
@@ -279,21 +315,18 @@ static void multiply_tiles_of_32(const struct k3_tiles *t, enum k3_type type)
     const __m512i order = k3_tile_order(type);
     const size_t all = t->product->n_columns;
     struct prepared prepared;
-    __m512 sums[K3_TILE_PAIRS][16][2];
+    struct job_of_32 jobs[2 * K3_TILE_PAIRS * MAX_COLUMNS / 16];
+    __m512 sums[K3_TILE_PAIRS][MAX_COLUMNS][2];
     memset(&prepared, 0, sizeof prepared);
-    for (size_t c0 = 0; c0 < all; c0 += 16) {
-        const size_t n_columns = all - c0 < 16 ? all - c0 : 16;
-        k3_tiles_load(t, c0, n_columns, 16, sums[0]);
+    for (size_t c0 = 0; c0 < all; c0 += MAX_COLUMNS) {
+        const size_t n_columns = all - c0 < MAX_COLUMNS ? all - c0 : MAX_COLUMNS;
+        k3_tiles_load(t, c0, n_columns, MAX_COLUMNS, sums[0]);
         for (size_t at = 0; at < t->n; at += UNIT) {
             const size_t n = t->n - at < UNIT ? t->n - at : UNIT;
-            struct columns_of_32 x = {prepared.q[0], prepared.d[0], UNIT, 8};
-            if (are_in_place(t->product, c0))
-                x = columns_in_place(t->product, c0, t->first + at);
-            else
-                prepare(t, type, c0, n_columns, t->first + at, n, order, &prepared);
-            for (size_t i = 0; i < k3_tiles_pairs(t); i++) blocks_of_32(t->pairs[i], at, n, &x, sums[i]);
+            size_t n_jobs = make_jobs(t, c0, n_columns, at, n, order, type, &prepared, sums[0], jobs);
+            do_all_jobs(jobs, n_jobs, n / 32);
         }
-        k3_tiles_store(t, c0, n_columns, 16, (const __m512(*)[2])sums[0]);
+        k3_tiles_store(t, c0, n_columns, MAX_COLUMNS, (const __m512(*)[2])sums[0]);
     }
 }
 
