@@ -216,9 +216,11 @@ static k3_status end_run(struct options *o, struct run *run, k3_status status, s
 static k3_status print_plan(struct k3_engine *engine, struct k3_error *err)
 {
     struct k3_memory_plan memory;
-    char table[K3_MEMORY_TABLE_MAX];
+    char table[K3_MEMORY_TABLE_MAX], threads[K3_MEMORY_TABLE_MAX];
     k3_status status = k3_engine_plan(engine, &memory, err);
-    if (status == K3_OK) fputs(k3_memory_table(&memory, table), stderr);
+    if (status == K3_OK)
+        fprintf(stderr, "%s%s", k3_memory_table(&memory, table),
+                k3_threads_line(&engine->choice, threads, sizeof threads));
     return status;
 }
 

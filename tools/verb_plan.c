@@ -51,7 +51,7 @@ int k3_verb_plan(int argc, char **argv)
     struct k3_error err;
     struct k3_engine engine = {0};
     struct k3_memory_plan memory;
-    char table_text[K3_MEMORY_TABLE_MAX];
+    char table_text[K3_MEMORY_TABLE_MAX], threads[K3_MEMORY_TABLE_MAX];
     bool json = false, help = false;
     const struct k3_option table[] = {
         {.kind = K3_OPTION_HEADING, .help = "Options"},
@@ -66,6 +66,8 @@ int k3_verb_plan(int argc, char **argv)
     if (status != K3_OK || help) return k3_program_end(status, &err);
     status = k3_engine_plan(&engine, &memory, &err);
     if (status == K3_OK && json) status = print_json(engine.model, &memory, &err);
-    if (status == K3_OK && !json) k3_out("%s", k3_memory_table(&memory, table_text));
+    if (status == K3_OK && !json)
+        k3_out("%s%s", k3_memory_table(&memory, table_text),
+               k3_threads_line(&engine.choice, threads, sizeof threads));
     return k3_program_end(status, &err);
 }

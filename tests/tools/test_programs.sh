@@ -9,6 +9,7 @@ single=$data/fixtures/models/k3-tiny-a-q8_0-mxfp4.gguf
 shard=$data/fixtures/models/split/k3-tiny-a-q8_0-mxfp4-00002-of-00002.gguf
 story='One day, Lily went to the park.'
 work=$(mktemp -d)
+export XDG_CACHE_HOME=$work/cache
 trap 'rm -rf "$work"' EXIT
 
 # ---- how things are checked ----

@@ -1,5 +1,6 @@
 /* engine.c - finds and opens the model that options ask for. */
 #include "common/engine.h"
+#include "base/cpu.h"
 #include "base/host.h"
 
 #include <errno.h>
@@ -38,6 +39,16 @@ k3_status k3_engine_find_model(struct k3_engine *engine, struct k3_error *err)
     return K3_OK;
 }
 
+static void choose_threads(struct k3_engine *engine)
+{
+    if (engine->choice.n) return;
+    if (engine->threads)
+        engine->choice = (struct k3_thread_choice){(int)engine->threads, k3_cpu_count(), K3_THREADS_ASKED};
+    else
+        engine->choice = k3_threads_choose();
+    engine->threads = (uint32_t)engine->choice.n;
+}
+
 struct k3_model_options k3_engine_options(const struct k3_engine *engine)
 {
     uint64_t n_slots = engine->slots.count;
@@ -56,6 +67,7 @@ k3_status k3_engine_plan(struct k3_engine *engine, struct k3_memory_plan *memory
 {
     k3_status status = k3_engine_find_model(engine, err);
     if (status != K3_OK) return status;
+    choose_threads(engine);
     struct k3_model_options options = k3_engine_options(engine);
     return k3_memory_plan(engine->model, &options, memory, err);
 }
@@ -93,6 +105,7 @@ k3_status k3_engine_open(struct k3_engine *engine, struct k3_progress *loading, 
     struct k3_model *model = NULL;
     k3_status status = k3_engine_find_model(engine, err);
     if (status != K3_OK) return status;
+    choose_threads(engine);
     struct k3_model_options options = k3_engine_options(engine);
     options.progress = k3_progress_show;
     options.progress_ctx = loading;

@@ -4,10 +4,12 @@
 
 #include "common/options.h"
 #include "common/progress.h"
+#include "common/threads.h"
 
 struct k3_engine {
     const char *model;         /* NULL: see k3_engine_find_model */
-    uint32_t threads;          /* 0: one per processor */
+    uint32_t threads;          /* 0: chosen when the model is opened or planned */
+    struct k3_thread_choice choice; /* of threads, from then on */
     uint32_t context;          /* most tokens in a session; 0: chosen */
     bool exact;                /* f32 arithmetic */
     struct k3_amount ram;      /* bytes of host memory; 0: chosen */
@@ -20,8 +22,8 @@ struct k3_engine {
 #define K3_ENGINE_OPTIONS(engine) \
     {K3_OPTION_TEXT, 'm', "model", &(engine).model, 0, 0, "FILE", \
      "GGUF file, or any shard of a split set\n(default: the small model k3-tiny that comes with K3)"}, \
-    {K3_OPTION_U32, 't', "threads", &(engine).threads, 0, 1024, "N", \
-     "threads that compute (default: 0, one per processor);\nnever changes what is computed"}, \
+    {K3_OPTION_U32_AUTO, 't', "threads", &(engine).threads, 0, 1024, "N|auto", \
+     "threads that compute (default: auto, as many as make it faster,\nmeasured once on a machine); never changes what is computed"}, \
     {K3_OPTION_U32, 'c', "context", &(engine).context, 0, UINT32_MAX, "N", \
      "most tokens to hold (default: 0, chosen by memory and model)"}, \
     {K3_OPTION_FLAG, 0, "exact", &(engine).exact, 0, 0, NULL, \

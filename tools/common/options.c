@@ -70,6 +70,12 @@ static k3_status store_value(const struct k3_option *option, const char *label, 
     case K3_OPTION_TEXT:
         *(const char **)option->value = text;
         return K3_OK;
+    case K3_OPTION_U32_AUTO:
+        if (strcmp(text, "auto") == 0) {
+            *(uint32_t *)option->value = 0;
+            return K3_OK;
+        }
+        __attribute__((fallthrough));
     case K3_OPTION_U32:
         if (k3_parse_whole(label, text, (uint64_t)option->min, (uint64_t)option->max, &whole, err) != K3_OK)
             return err->status;

@@ -10,16 +10,17 @@
 #include <stdio.h>
 
 enum k3_option_kind {
-    K3_OPTION_END = 0, /* ends a table */
-    K3_OPTION_HEADING, /* a line of --help; only `help` is used */
-    K3_OPTION_FLAG,    /* bool: becomes true */
-    K3_OPTION_TEXT,    /* const char *: points into argv */
-    K3_OPTION_U32,     /* uint32_t */
-    K3_OPTION_U64,     /* uint64_t */
-    K3_OPTION_FLOAT,   /* float */
-    K3_OPTION_CHOICE,  /* int: place of the value in `argument`, which is "one|two|three" */
-    K3_OPTION_AMOUNT,  /* struct k3_amount */
-    K3_OPTION_AMOUNTS, /* struct k3_amounts: one more each time */
+    K3_OPTION_END = 0,  /* ends a table */
+    K3_OPTION_HEADING,  /* a line of --help; only `help` is used */
+    K3_OPTION_FLAG,     /* bool: becomes true */
+    K3_OPTION_TEXT,     /* const char *: points into argv */
+    K3_OPTION_U32,      /* uint32_t */
+    K3_OPTION_U32_AUTO, /* uint32_t: a number, or "auto", which is 0 */
+    K3_OPTION_U64,      /* uint64_t */
+    K3_OPTION_FLOAT,    /* float */
+    K3_OPTION_CHOICE,   /* int: place of the value in `argument`, which is "one|two|three" */
+    K3_OPTION_AMOUNT,   /* struct k3_amount */
+    K3_OPTION_AMOUNTS,  /* struct k3_amounts: one more each time */
 };
 
 #define K3_MAX_AMOUNTS 16
