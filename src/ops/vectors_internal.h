@@ -25,8 +25,8 @@
 
 #define INLINE __attribute__((always_inline)) static inline
 
-/* Unrolls a loop whose bounds are constants, so that arrays of registers are registers. */
-#define UNROLL _Pragma("GCC unroll 16")
+/* A loop over 0 .. n-1, unrolled; n is a constant. An array that only such loops index lies in registers. */
+#define EACH(i, n) _Pragma("GCC unroll 16") for (size_t i = 0; i < (n); i++)
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 
@@ -81,18 +81,17 @@ INLINE void dots(const float *a, size_t a_stride, size_t n_a, const float *b, si
     vec sums[4][2][PARTS] = {0};
     size_t whole = n / 16 * 16;
     for (size_t k = 0; k < whole; k += 16)
-        UNROLL for (size_t l = 0; l < PARTS; l++) UNROLL for (size_t j = 0; j < n_b; j++)
-        {
-            vec y = load(b + j * b_stride + k + l * LANES);
-            UNROLL for (size_t i = 0; i < n_a; i++) sums[i][j][l] +=
-                load(a + i * a_stride + k + l * LANES) * y;
+        EACH (l, PARTS)
+            EACH (j, n_b) {
+                vec y = load(b + j * b_stride + k + l * LANES);
+                EACH (i, n_a) sums[i][j][l] += load(a + i * a_stride + k + l * LANES) * y;
+            }
+    EACH (i, n_a)
+        EACH (j, n_b) {
+            float sum = total(sums[i][j]);
+            for (size_t k = whole; k < n; k++) sum += a[i * a_stride + k] * b[j * b_stride + k];
+            out[i * out_stride + j] = sum;
         }
-    UNROLL for (size_t i = 0; i < n_a; i++) UNROLL for (size_t j = 0; j < n_b; j++)
-    {
-        float sum = total(sums[i][j]);
-        for (size_t k = whole; k < n; k++) sum += a[i * a_stride + k] * b[j * b_stride + k];
-        out[i * out_stride + j] = sum;
-    }
 }
 
 /* ---- what the table is made of ---- */

@@ -98,20 +98,19 @@ INLINE void look(struct chunk *w, const float *s, size_t stride, size_t row, siz
                  size_t dim)
 {
     vec sums[4][8] = {0};
-    for (size_t i = 0; i < dim; i++) UNROLL for (size_t r = 0; r < n_rows; r++)
-        {
+    for (size_t i = 0; i < dim; i++)
+        EACH (r, n_rows) {
             vec x = all(w->by_c[row + r][i]);
-            UNROLL for (size_t l = 0; l < strip; l++) sums[r][l] += x * load(s + i * stride + l * LANES);
+            EACH (l, strip) sums[r][l] += x * load(s + i * stride + l * LANES);
         }
-    UNROLL for (size_t r = 0; r < n_rows; r++) UNROLL for (size_t l = 0; l < strip; l++)
-        store(w->seen[row + r] + l * LANES, sums[r][l]);
+    EACH (r, n_rows)
+        EACH (l, strip) store(w->seen[row + r] + l * LANES, sums[r][l]);
 }
 
 /* U and o of one token. */
 INLINE void answer(struct chunk *w, size_t t, float beta, const float *v, float *o, size_t strip)
 {
-    UNROLL for (size_t l = 0; l < strip; l++)
-    {
+    EACH (l, strip) {
         vec u = all(beta) * (load(v + l * LANES) - load(w->seen[2 * t] + l * LANES));
         vec out = load(w->seen[2 * t + 1] + l * LANES);
         for (size_t s = 0; s < t; s++) {
@@ -129,54 +128,72 @@ INLINE void learn(const struct chunk *w, float *s, size_t stride, size_t key, si
                   size_t strip)
 {
     vec rows[4][8];
-    UNROLL for (size_t i = 0; i < n_keys; i++) UNROLL for (size_t l = 0; l < strip; l++) rows[i][l] =
-        load(s + (key + i) * stride + l * LANES) * all(w->c[key + i]);
-    for (size_t t = 0; t < m; t++) UNROLL for (size_t l = 0; l < strip; l++)
-        {
+    EACH (i, n_keys)
+        EACH (l, strip) rows[i][l] = load(s + (key + i) * stride + l * LANES) * all(w->c[key + i]);
+    for (size_t t = 0; t < m; t++)
+        EACH (l, strip) {
             vec u = load(w->u[t] + l * LANES);
-            UNROLL for (size_t i = 0; i < n_keys; i++) rows[i][l] += u * all(w->decayed[t][key + i]);
+            EACH (i, n_keys) rows[i][l] += u * all(w->decayed[t][key + i]);
         }
-    UNROLL for (size_t i = 0; i < n_keys; i++) UNROLL for (size_t l = 0; l < strip; l++)
-        store(s + (key + i) * stride + l * LANES, rows[i][l]);
+    EACH (i, n_keys)
+        EACH (l, strip) store(s + (key + i) * stride + l * LANES, rows[i][l]);
 }
 
-/* All three steps for `strip` registers of values. s, v and o begin at the strip; v and o have rows `stride` apart. */
-INLINE void do_strip(struct chunk *w, size_t m, size_t dim, float *s, size_t s_stride, const float *v,
-                     float *o, size_t stride, const float *beta, size_t beta_stride, size_t strip)
+/* Where a strip is: its part of the state, and of a chunk's rows. */
+struct strip {
+    float *s;
+    size_t s_stride;
+    const float *v;
+    float *o;
+    size_t stride; /* of v and o */
+    const float *beta;
+    size_t beta_stride;
+};
+
+/* All three steps for a strip of `width` registers, which is a constant. */
+INLINE void do_strip(struct chunk *w, const struct strip *x, size_t m, size_t dim, size_t width)
 {
     size_t row = 0, key = 0;
-    for (; strip <= 2 && row + 4 <= 2 * m; row += 4) look(w, s, s_stride, row, 4, strip, dim);
-    for (; row < 2 * m; row += 2) look(w, s, s_stride, row, 2, strip, dim);
-    for (size_t t = 0; t < m; t++) answer(w, t, beta[t * beta_stride], v + t * stride, o + t * stride, strip);
-    for (; strip <= 2 && key + 4 <= dim; key += 4) learn(w, s, s_stride, key, 4, m, strip);
-    for (; key < dim; key++) learn(w, s, s_stride, key, 1, m, strip);
+    for (; width <= 2 && row + 4 <= 2 * m; row += 4) look(w, x->s, x->s_stride, row, 4, width, dim);
+    for (; row < 2 * m; row += 2) look(w, x->s, x->s_stride, row, 2, width, dim);
+    for (size_t t = 0; t < m; t++)
+        answer(w, t, x->beta[t * x->beta_stride], x->v + t * x->stride, x->o + t * x->stride, width);
+    for (; width <= 2 && key + 4 <= dim; key += 4) learn(w, x->s, x->s_stride, key, 4, m, width);
+    for (; key < dim; key++) learn(w, x->s, x->s_stride, key, 1, m, width);
 }
 
-/* The last values, when they do not fill a register: in a copy that has whole ones. */
-static void do_rest(struct chunk *w, size_t m, size_t dim, float *s, const float *v, float *o, size_t stride,
-                    const float *beta, size_t beta_stride, size_t n)
+/* The last n values, when they do not fill a register: in a copy that has whole ones. */
+static void do_rest(struct chunk *w, const struct strip *x, size_t m, size_t dim, size_t n)
 {
-    float copy[MAX_DIM][LANES] = {0}, values[C][LANES] = {0}, out[C][LANES];
-    for (size_t i = 0; i < dim; i++) memcpy(copy[i], s + i * dim, n * sizeof *s);
-    for (size_t t = 0; t < m; t++) memcpy(values[t], v + t * stride, n * sizeof *v);
-    do_strip(w, m, dim, copy[0], LANES, values[0], out[0], LANES, beta, beta_stride, 1);
-    for (size_t i = 0; i < dim; i++) memcpy(s + i * dim, copy[i], n * sizeof *s);
-    for (size_t t = 0; t < m; t++) memcpy(o + t * stride, out[t], n * sizeof *o);
+    float s[MAX_DIM][LANES] = {0}, v[C][LANES] = {0}, o[C][LANES];
+    for (size_t i = 0; i < dim; i++) memcpy(s[i], x->s + i * x->s_stride, n * sizeof **s);
+    for (size_t t = 0; t < m; t++) memcpy(v[t], x->v + t * x->stride, n * sizeof **v);
+    struct strip copy = {s[0], LANES, v[0], o[0], LANES, x->beta, x->beta_stride};
+    do_strip(w, &copy, m, dim, 1);
+    for (size_t i = 0; i < dim; i++) memcpy(x->s + i * x->s_stride, s[i], n * sizeof **s);
+    for (size_t t = 0; t < m; t++) memcpy(x->o + t * x->stride, o[t], n * sizeof **o);
+}
+
+static void advance(struct strip *x, size_t n)
+{
+    x->s += n;
+    x->v += n;
+    x->o += n;
 }
 
 static void do_chunk(const struct k3_kda_head *h, struct chunk *w, size_t first, size_t m)
 {
-    size_t dim = h->dim, at = first * h->stride, j = 0, beta_stride = h->beta_stride;
-    const float *v = h->v + at, *beta = h->beta + first * beta_stride;
-    float *o = h->o + at, *s = h->state;
+    size_t dim = h->dim, at = first * h->stride, left = dim;
+    struct strip x = {h->state,      dim, h->v + at, h->o + at, h->stride, h->beta + first * h->beta_stride,
+                      h->beta_stride};
     prepare(h, w, first, m);
-    for (; m == 1 && j + STRIP_ALONE * LANES <= dim; j += STRIP_ALONE * LANES)
-        do_strip(w, 1, dim, s + j, dim, v + j, o + j, h->stride, beta, beta_stride, STRIP_ALONE);
-    for (; j + STRIP * LANES <= dim; j += STRIP * LANES)
-        do_strip(w, m, dim, s + j, dim, v + j, o + j, h->stride, beta, beta_stride, STRIP);
-    for (; j + LANES <= dim; j += LANES)
-        do_strip(w, m, dim, s + j, dim, v + j, o + j, h->stride, beta, beta_stride, 1);
-    if (j < dim) do_rest(w, m, dim, s + j, v + j, o + j, h->stride, beta, beta_stride, dim - j);
+    for (; m == 1 && left >= STRIP_ALONE * LANES;
+         left -= STRIP_ALONE * LANES, advance(&x, STRIP_ALONE * LANES))
+        do_strip(w, &x, 1, dim, STRIP_ALONE);
+    for (; left >= STRIP * LANES; left -= STRIP * LANES, advance(&x, STRIP * LANES))
+        do_strip(w, &x, m, dim, STRIP);
+    for (; left >= LANES; left -= LANES, advance(&x, LANES)) do_strip(w, &x, m, dim, 1);
+    if (left) do_rest(w, &x, m, dim, left);
 }
 
 void K3_OF_SET(k3_kda_head)(const struct k3_kda_head *head)

@@ -89,15 +89,15 @@ INLINE void add_values(const struct k3_mla_queries *x, size_t i, size_t n_querie
     float *z = x->z + i * rank;
     for (; r + STRIP * LANES <= rank; r += STRIP * LANES) {
         vec sums[GROUP][STRIP];
-        UNROLL for (size_t k = 0; k < n_queries; k++) UNROLL for (size_t l = 0; l < STRIP; l++) sums[k][l] =
-            load(z + k * rank + r + l * LANES);
-        for (size_t s = from; s < to; s++) UNROLL for (size_t l = 0; l < STRIP; l++)
-            {
+        EACH (k, n_queries)
+            EACH (l, STRIP) sums[k][l] = load(z + k * rank + r + l * LANES);
+        for (size_t s = from; s < to; s++)
+            EACH (l, STRIP) {
                 vec key = load(keys + s * width + r + l * LANES);
-                UNROLL for (size_t k = 0; k < n_queries; k++) sums[k][l] += all(p[k * KEYS + s]) * key;
+                EACH (k, n_queries) sums[k][l] += all(p[k * KEYS + s]) * key;
             }
-        UNROLL for (size_t k = 0; k < n_queries; k++) UNROLL for (size_t l = 0; l < STRIP; l++)
-            store(z + k * rank + r + l * LANES, sums[k][l]);
+        EACH (k, n_queries)
+            EACH (l, STRIP) store(z + k * rank + r + l * LANES, sums[k][l]);
     }
     for (; r < rank; r++)
         for (size_t k = 0; k < n_queries; k++)
