@@ -118,7 +118,7 @@ static void run_mla(const struct k3_vectors *v, const struct floats *f, size_t n
         sum[i] = 0;
         seen[i] = K3_MLA_KEYS;
     }
-    struct k3_mla_queries queries = {n, RANK, MLA, 0.07f, f->y, f->z, top, sum, scores};
+    struct k3_mla_queries queries = {n, RANK, MLA, 0.07f, true, f->y, f->z, top, sum, scores};
     v->mla_keys(&queries, f->x, seen);
 }
 
