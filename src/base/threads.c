@@ -14,13 +14,18 @@
  *
  * WAITING. Who waits, for a run or for its end, first watches the word: runs follow each other within microseconds while
  * a token is computed, and to wake a thread takes tens of them. After SPIN_NS it sleeps, so that a wait for the drive
- * does not burn the processor. */
+ * does not burn the processor.
+ *
+ * PLACES. Threads that do not sleep are seldom moved, and two of them that are on one processor can stay there for long,
+ * although another one has nothing but a compiler in the background. So a worker that finds itself where the caller is
+ * goes elsewhere. Nobody is tied to a processor. */
 #include "base/threads.h"
 
 #include "base/clock.h"
 #include "base/cpu.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -49,6 +54,9 @@ struct k3_pool {
     void *_Atomic ctx;
     atomic_size_t n_items, grain;
 
+    bool spread;           /* there are enough processors for every thread to have its own */
+    atomic_int caller_cpu; /* where the caller was when the run began */
+
     _Alignas(64) atomic_ullong ticket;
     _Alignas(64) atomic_size_t n_done; /* items of the run */
 
@@ -73,7 +81,7 @@ static void relax(void)
 /* How much of `left` items one of n threads takes next. */
 static size_t piece(size_t left, size_t grain, int n_threads)
 {
-    size_t share = left / (2 * (size_t)n_threads) / grain * grain;
+    size_t share = left / (4 * (size_t)n_threads) / grain * grain;
     if (share < grain) share = grain;
     return share < left ? share : left;
 }
@@ -130,6 +138,20 @@ static void wait_for_news(struct k3_pool *pool, unsigned long long seen)
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* Forbids this thread the processor it is on, which moves it, and allows it again. */
+static void leave_caller(const struct k3_pool *pool)
+{
+    cpu_set_t allowed, others;
+    int here = sched_getcpu();
+    if (!pool->spread || here < 0 || here != atomic_load_explicit(&pool->caller_cpu, memory_order_relaxed))
+        return;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    others = allowed;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) && sched_setaffinity(0, sizeof others, &others) == 0)
+        sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
@@ -138,6 +160,7 @@ static void *worker_main(void *arg)
     for (;;) {
         wait_for_news(pool, seen);
         if (atomic_load(&pool->stop)) return NULL;
+        leave_caller(pool);
         seen = atomic_load(&pool->ticket) / RUN_UNIT;
         take_pieces(pool, worker->index);
     }
@@ -155,7 +178,7 @@ k3_status k3_pool_create(int n_threads, struct k3_pool **out, struct k3_error *e
 
     struct k3_pool *pool = aligned_alloc(_Alignof(struct k3_pool), sizeof *pool);
     if (!pool) return k3_fail_memory(err, "the thread pool", sizeof *pool);
-    *pool = (struct k3_pool){.n_threads = n_threads};
+    *pool = (struct k3_pool){.n_threads = n_threads, .spread = n_threads <= k3_cpu_count()};
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->finished, NULL);
@@ -213,6 +236,7 @@ static void announce(struct k3_pool *pool, k3_work_fn fn, void *ctx, size_t n_it
     atomic_store_explicit(&pool->n_items, n_items, memory_order_relaxed);
     atomic_store_explicit(&pool->grain, grain, memory_order_relaxed);
     atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
+    atomic_store_explicit(&pool->caller_cpu, sched_getcpu(), memory_order_relaxed);
     atomic_store(&pool->ticket, run * RUN_UNIT | OPEN);
 
     /* Who goes to sleep counts itself and then looks at the ticket once more; here it is the other way round, so that

@@ -20,7 +20,7 @@ static void square_and_dot(const float *x, const float *w, size_t n, float *squa
     vec squares[PARTS] = {0}, products[PARTS] = {0};
     size_t i = 0;
     for (; i + 16 <= n; i += 16)
-        EACH (l, PARTS) {
+        EACH(l, PARTS) {
             vec y = load(x + i + l * LANES);
             squares[l] += y * y;
             products[l] += load(w + i + l * LANES) * y;

@@ -98,16 +98,16 @@ INLINE void dots(bool exact, const float *a, size_t a_stride, size_t n_a, const 
     vec sums[8][2][PARTS] = {0};
     size_t whole = n / 16 * 16;
     for (size_t k = 0; k < whole; k += 16)
-        EACH (l, PARTS)
-            EACH (j, n_b) {
+        EACH(l, PARTS)
+            EACH(j, n_b) {
                 vec y = load(b + j * b_stride + k + l * LANES);
-                EACH (i, n_a) {
+                EACH(i, n_a) {
                     vec x = load(a + i * a_stride + k + l * LANES);
                     sums[i][j][l] = exact ? add_exact(sums[i][j][l], x, y) : sums[i][j][l] + x * y;
                 }
             }
-    EACH (i, n_a)
-        EACH (j, n_b) {
+    EACH(i, n_a)
+        EACH(j, n_b) {
             float sum = total(sums[i][j]);
             for (size_t k = whole; k < n; k++) sum += a[i * a_stride + k] * b[j * b_stride + k];
             out[i * out_stride + j] = sum;

@@ -99,18 +99,18 @@ INLINE void look(struct chunk *w, const float *s, size_t stride, size_t row, siz
 {
     vec sums[4][8] = {0};
     for (size_t i = 0; i < dim; i++)
-        EACH (r, n_rows) {
+        EACH(r, n_rows) {
             vec x = all(w->by_c[row + r][i]);
-            EACH (l, strip) sums[r][l] += x * load(s + i * stride + l * LANES);
+            EACH(l, strip) sums[r][l] += x * load(s + i * stride + l * LANES);
         }
-    EACH (r, n_rows)
-        EACH (l, strip) store(w->seen[row + r] + l * LANES, sums[r][l]);
+    EACH(r, n_rows)
+        EACH(l, strip) store(w->seen[row + r] + l * LANES, sums[r][l]);
 }
 
 /* U and o of one token. */
 INLINE void answer(struct chunk *w, size_t t, float beta, const float *v, float *o, size_t strip)
 {
-    EACH (l, strip) {
+    EACH(l, strip) {
         vec u = all(beta) * (load(v + l * LANES) - load(w->seen[2 * t] + l * LANES));
         vec out = load(w->seen[2 * t + 1] + l * LANES);
         for (size_t s = 0; s < t; s++) {
@@ -128,15 +128,15 @@ INLINE void learn(const struct chunk *w, float *s, size_t stride, size_t key, si
                   size_t strip)
 {
     vec rows[4][8];
-    EACH (i, n_keys)
-        EACH (l, strip) rows[i][l] = load(s + (key + i) * stride + l * LANES) * all(w->c[key + i]);
+    EACH(i, n_keys)
+        EACH(l, strip) rows[i][l] = load(s + (key + i) * stride + l * LANES) * all(w->c[key + i]);
     for (size_t t = 0; t < m; t++)
-        EACH (l, strip) {
+        EACH(l, strip) {
             vec u = load(w->u[t] + l * LANES);
-            EACH (i, n_keys) rows[i][l] += u * all(w->decayed[t][key + i]);
+            EACH(i, n_keys) rows[i][l] += u * all(w->decayed[t][key + i]);
         }
-    EACH (i, n_keys)
-        EACH (l, strip) store(s + (key + i) * stride + l * LANES, rows[i][l]);
+    EACH(i, n_keys)
+        EACH(l, strip) store(s + (key + i) * stride + l * LANES, rows[i][l]);
 }
 
 /* Where a strip is: its part of the state, and of a chunk's rows. */

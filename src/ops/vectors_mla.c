@@ -109,18 +109,18 @@ INLINE void add_values(const struct k3_mla_queries *x, size_t i, size_t n_querie
     float *z = x->z + i * rank;
     for (; r + STRIP * LANES <= rank; r += STRIP * LANES) {
         vec sums[GROUP][STRIP];
-        EACH (k, n_queries)
-            EACH (l, STRIP) sums[k][l] = load(z + k * rank + r + l * LANES);
+        EACH(k, n_queries)
+            EACH(l, STRIP) sums[k][l] = load(z + k * rank + r + l * LANES);
         for (size_t s = from; s < to; s++)
-            EACH (l, STRIP) {
+            EACH(l, STRIP) {
                 vec key = load(keys + s * width + r + l * LANES);
-                EACH (k, n_queries) {
+                EACH(k, n_queries) {
                     vec weight = all(p[k * KEYS + s]);
                     sums[k][l] = exact ? add_exact(sums[k][l], weight, key) : sums[k][l] + weight * key;
                 }
             }
-        EACH (k, n_queries)
-            EACH (l, STRIP) store(z + k * rank + r + l * LANES, sums[k][l]);
+        EACH(k, n_queries)
+            EACH(l, STRIP) store(z + k * rank + r + l * LANES, sums[k][l]);
     }
     for (; r < rank; r++)
         for (size_t k = 0; k < n_queries; k++)
