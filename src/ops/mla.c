@@ -75,8 +75,7 @@ static struct tile make_tile(const struct attention *a, int thread)
     float *p = a->scratch + (size_t)thread * k3_mla_scratch(rank, mla->pe_dim, mla->qk_dim);
     struct tile tile = {.acts = p};
     p += acts_floats(rank, mla->qk_dim - mla->pe_dim);
-    tile.x = (struct k3_mla_queries){
-        .rank = rank, .width = width, .scale = 1.0f / sqrtf((float)mla->qk_dim), .f16 = mla->f16};
+    tile.x = (struct k3_mla_queries){.rank = rank, .width = width, .scale = 1.0f / sqrtf((float)mla->qk_dim)};
     tile.keys = p;
     tile.x.q = tile.q = p += K3_MLA_KEYS * width;
     tile.x.z = p += K3_MLA_QUERIES * width;
@@ -106,7 +105,6 @@ static void load_queries(const struct attention *a, struct tile *tile, int threa
                    mla->pe_dim * sizeof *to);
     }
     tile->x.n = tile->n_heads * tile->n_tokens;
-    if (mla->f16) a->c->vectors->mla_shorten(tile->q, tile->x.n * width);
     memset(tile->x.z, 0, tile->x.n * rank * sizeof *tile->x.z);
     for (size_t i = 0; i < tile->x.n; i++) {
         tile->x.top[i] = -INFINITY;

@@ -10,7 +10,7 @@
 static float dot(const float *a, const float *b, size_t n)
 {
     float sum;
-    dots(false, a, 0, 1, b, 0, 1, n, &sum, 0);
+    dots(a, 0, 1, b, 0, 1, n, &sum, 0);
     return sum;
 }
 
@@ -151,5 +151,4 @@ const struct k3_vectors K3_OF_SET(k3_vectors) = {
     .conv = conv,
     .kda_head = K3_OF_SET(k3_kda_head),
     .mla_keys = K3_OF_SET(k3_mla_keys),
-    .mla_shorten = K3_OF_SET(k3_mla_shorten),
 };

@@ -33,7 +33,6 @@ struct k3_conv {
 struct k3_mla_queries {
     size_t n, rank, width; /* values are the first `rank` of a key's `width` */
     float scale;
-    bool f16;       /* keys are values of f16, and queries were given to mla_shorten */
     const float *q; /* [n][width] */
     float *z;       /* [n][rank]: sums of exp(score - top) * value */
     float *top;     /* [n] the largest score */
@@ -65,8 +64,6 @@ struct k3_vectors {
     void (*kda_head)(const struct k3_kda_head *head);
     /* Adds n_keys <= K3_MLA_KEYS keys ([n_keys][width]) to all queries; query i sees the first seen[i] of them. */
     void (*mla_keys)(const struct k3_mla_queries *queries, const float *keys, const size_t *seen);
-    /* Rounds queries to as few bits as their products with f16 can have. */
-    void (*mla_shorten)(float *q, size_t n);
 };
 
 /* The set without any instructions that not every processor has: what the others are tested against. */

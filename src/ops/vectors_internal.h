@@ -9,10 +9,6 @@
 
 #include <string.h>
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 #define K3_JOIN_(a, b)  a##_##b
 #define K3_JOIN(a, b)   K3_JOIN_(a, b)
 #define K3_OF_SET(name) K3_JOIN(name, K3_SET)
@@ -51,18 +47,6 @@ INLINE vec all(float x)
     return x - (vec){0};
 }
 
-/* sum + a * b where a * b is exact: then it does not matter that fused instructions round once and others twice. */
-INLINE vec add_exact(vec sum, vec a, vec b)
-{
-#if LANES == 16
-    return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
-#elif LANES == 8
-    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
-#else
-    return sum + a * b;
-#endif
-}
-
 /* ---- dot products ---- */
 
 /* Sixteen partial sums: element i goes to sum i % 16. */
@@ -90,21 +74,17 @@ INLINE float total(const vec s[PARTS])
 }
 
 /* Dot products of each of n_a rows with each of n_b: out[i * out_stride + j] = a[i] . b[j]. n_a and n_b are constants
- * whose product, times PARTS, is eight to sixteen: that many additions run at once. `exact`: all products are, see
- * add_exact. */
-INLINE void dots(bool exact, const float *a, size_t a_stride, size_t n_a, const float *b, size_t b_stride,
-                 size_t n_b, size_t n, float *out, size_t out_stride)
+ * whose product, times PARTS, is about eight: that many additions run at once. */
+INLINE void dots(const float *a, size_t a_stride, size_t n_a, const float *b, size_t b_stride, size_t n_b,
+                 size_t n, float *out, size_t out_stride)
 {
-    vec sums[8][2][PARTS] = {0};
+    vec sums[4][2][PARTS] = {0};
     size_t whole = n / 16 * 16;
     for (size_t k = 0; k < whole; k += 16)
         EACH(l, PARTS)
             EACH(j, n_b) {
                 vec y = load(b + j * b_stride + k + l * LANES);
-                EACH(i, n_a) {
-                    vec x = load(a + i * a_stride + k + l * LANES);
-                    sums[i][j][l] = exact ? add_exact(sums[i][j][l], x, y) : sums[i][j][l] + x * y;
-                }
+                EACH(i, n_a) sums[i][j][l] += load(a + i * a_stride + k + l * LANES) * y;
             }
     EACH(i, n_a)
         EACH(j, n_b) {
@@ -118,7 +98,6 @@ INLINE void dots(bool exact, const float *a, size_t a_stride, size_t n_a, const 
 
 void K3_OF_SET(k3_kda_head)(const struct k3_kda_head *head);
 void K3_OF_SET(k3_mla_keys)(const struct k3_mla_queries *queries, const float *keys, const size_t *seen);
-void K3_OF_SET(k3_mla_shorten)(float *q, size_t n);
 
 extern const struct k3_vectors k3_vectors_avx2, k3_vectors_avx512;
 

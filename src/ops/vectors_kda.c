@@ -85,8 +85,8 @@ static void prepare(const struct k3_kda_head *h, struct chunk *w, size_t first, 
         memcpy(w->kq[1], q, dim * sizeof *q);
         size_t s = 0;
         for (; s + 2 <= t + 1; s += 2)
-            dots(false, w->kq[0], MAX_DIM, 2, w->decayed[s], MAX_DIM, 2, dim, &w->products[t][0][s], C);
-        if (s <= t) dots(false, w->kq[0], MAX_DIM, 2, w->decayed[s], 0, 1, dim, &w->products[t][0][s], C);
+            dots(w->kq[0], MAX_DIM, 2, w->decayed[s], MAX_DIM, 2, dim, &w->products[t][0][s], C);
+        if (s <= t) dots(w->kq[0], MAX_DIM, 2, w->decayed[s], 0, 1, dim, &w->products[t][0][s], C);
         for (s = 0; s < t; s++) w->products[t][0][s] *= beta;
     }
 }

@@ -12,46 +12,29 @@
  * Queries that see fewer keys than others leave such a group early and go on alone: nothing is ever added for a key that
  * is not seen, not even zero times it.
  *
- * SHORT FACTORS. Keys of f16 have 11 significant bits. Queries and p are then rounded to 13, which errs less than the f16
- * of the keys did, and every product is exact in f32: multiplying and adding can be one fused instruction, and still give
- * the bits of two. Keys of f32 (reference arithmetic) are multiplied and added.
- *
- * COST, for each query and key: width + rank multiply-adds; at 512 + 64 and 16 lanes 68 fused instructions, two a cycle.
- * Keys come from the nearest caches. */
+ * COST, for each query and key: width + rank multiply-adds, two instructions each; at 512 + 64 and 16 lanes 136, half as
+ * many cycles. Keys come from the nearest caches. */
 #include "ops/vectors_internal.h"
 #include "ops/vmath.h"
 
 #define KEYS    K3_MLA_KEYS
-#define QUERIES (LANES == 16 ? 8 : 2) /* that are scored together */
+#define QUERIES (LANES == 16 ? 4 : 2) /* that are scored together */
 #define PAIR    (LANES == 4 ? 1 : 2)  /* keys they are scored with */
-#define GROUP   (LANES == 16 ? 8 : 4) /* queries whose values are summed together */
+#define GROUP   4                     /* queries whose values are summed together */
 #define STRIP   2                     /* registers of values */
-
-/* ---- short factors ---- */
-
-/* x with 13 significant bits, to nearest even; 0 below 2^-60, infinite from 2^100 on. Times a value of f16, which has 11
- * bits and is at least 2^-24 or 0, it is exact in f32. */
-static inline float shorten(float x)
-{
-    uint32_t bits = k3_f32_bits(x), sign = bits & 0x80000000u, size = bits & 0x7fffffffu;
-    uint32_t rounded = (size + 0x3ffu + (size >> 11 & 1u)) & ~0x7ffu;
-    rounded = size < 0x21800000u ? 0 : rounded;            /* 2^-60 */
-    rounded = size >= 0x71800000u ? 0x7f800000u : rounded; /* 2^100 */
-    rounded = size > 0x7f800000u ? size : rounded;         /* NaN */
-    return k3_f32_from_bits(sign | rounded);
-}
 
 /* ---- scores ---- */
 
 INLINE void score_queries(const struct k3_mla_queries *x, size_t i, size_t n_queries, const float *keys,
-                          size_t n_keys, bool exact)
+                          size_t n_keys)
 {
-    const float *q = x->q + i * x->width;
-    float *scores = x->scores + i * KEYS;
     size_t width = x->width, s = 0;
     for (; s + PAIR <= n_keys; s += PAIR)
-        dots(exact, q, width, n_queries, keys + s * width, width, PAIR, width, scores + s, KEYS);
-    for (; s < n_keys; s++) dots(exact, q, width, n_queries, keys + s * width, 0, 1, width, scores + s, KEYS);
+        dots(x->q + i * width, width, n_queries, keys + s * width, width, PAIR, width,
+             x->scores + i * KEYS + s, KEYS);
+    for (; s < n_keys; s++)
+        dots(x->q + i * width, width, n_queries, keys + s * width, 0, 1, width, x->scores + i * KEYS + s,
+             KEYS);
 }
 
 static size_t most(const size_t *seen, size_t n)
@@ -61,12 +44,11 @@ static size_t most(const size_t *seen, size_t n)
     return largest;
 }
 
-INLINE void score(const struct k3_mla_queries *x, const float *keys, const size_t *seen, bool exact)
+static void score(const struct k3_mla_queries *x, const float *keys, const size_t *seen)
 {
     size_t i = 0;
-    for (; i + QUERIES <= x->n; i += QUERIES)
-        score_queries(x, i, QUERIES, keys, most(seen + i, QUERIES), exact);
-    for (; i < x->n; i++) score_queries(x, i, 1, keys, seen[i], exact);
+    for (; i + QUERIES <= x->n; i += QUERIES) score_queries(x, i, QUERIES, keys, most(seen + i, QUERIES));
+    for (; i < x->n; i++) score_queries(x, i, 1, keys, seen[i]);
 }
 
 /* ---- softmax ---- */
@@ -84,8 +66,6 @@ static void weigh(const struct k3_mla_queries *x, size_t i, size_t n_keys)
         for (size_t l = 0; l < 16; l++) tops[l] = p[s + l] > tops[l] ? p[s + l] : tops[l];
     for (size_t l = 0; l < 16; l++) top = tops[l] > top ? tops[l] : top;
     for (size_t s = 0; s < n; s++) p[s] = k3_expf(p[s] - top);
-    if (x->f16)
-        for (size_t s = 0; s < n; s++) p[s] = shorten(p[s]);
     for (size_t s = 0; s < n; s += 16)
         for (size_t l = 0; l < 16; l++) sums[l] += p[s + l];
     for (size_t l = 0; l < 8; l++) sums[l] += sums[l + 8];
@@ -102,7 +82,7 @@ static void weigh(const struct k3_mla_queries *x, size_t i, size_t n_keys)
 
 /* Keys from .. to - 1, for queries i .. i + n_queries - 1. */
 INLINE void add_values(const struct k3_mla_queries *x, size_t i, size_t n_queries, const float *keys,
-                       size_t from, size_t to, bool exact)
+                       size_t from, size_t to)
 {
     size_t rank = x->rank, width = x->width, r = 0;
     const float *p = x->scores + i * KEYS;
@@ -114,10 +94,7 @@ INLINE void add_values(const struct k3_mla_queries *x, size_t i, size_t n_querie
         for (size_t s = from; s < to; s++)
             EACH(l, STRIP) {
                 vec key = load(keys + s * width + r + l * LANES);
-                EACH(k, n_queries) {
-                    vec weight = all(p[k * KEYS + s]);
-                    sums[k][l] = exact ? add_exact(sums[k][l], weight, key) : sums[k][l] + weight * key;
-                }
+                EACH(k, n_queries) sums[k][l] += all(p[k * KEYS + s]) * key;
             }
         EACH(k, n_queries)
             EACH(l, STRIP) store(z + k * rank + r + l * LANES, sums[k][l]);
@@ -127,35 +104,21 @@ INLINE void add_values(const struct k3_mla_queries *x, size_t i, size_t n_querie
             for (size_t s = from; s < to; s++) z[k * rank + r] += p[k * KEYS + s] * keys[s * width + r];
 }
 
-INLINE void add_group(const struct k3_mla_queries *x, size_t i, const float *keys, const size_t *seen,
-                      bool exact)
+static void add_group(const struct k3_mla_queries *x, size_t i, const float *keys, const size_t *seen)
 {
     size_t common = KEYS;
     for (size_t k = 0; k < GROUP; k++) common = seen[i + k] < common ? seen[i + k] : common;
-    add_values(x, i, GROUP, keys, 0, common, exact);
+    add_values(x, i, GROUP, keys, 0, common);
     for (size_t k = 0; k < GROUP; k++)
-        if (seen[i + k] > common) add_values(x, i + k, 1, keys, common, seen[i + k], exact);
-}
-
-INLINE void add_keys(const struct k3_mla_queries *x, const float *keys, const size_t *seen, bool exact)
-{
-    size_t i = 0;
-    score(x, keys, seen, exact);
-    for (size_t k = 0; k < x->n; k++)
-        if (seen[k]) weigh(x, k, seen[k]);
-    for (; i + GROUP <= x->n; i += GROUP) add_group(x, i, keys, seen, exact);
-    for (; i < x->n; i++) add_values(x, i, 1, keys, 0, seen[i], exact);
+        if (seen[i + k] > common) add_values(x, i + k, 1, keys, common, seen[i + k]);
 }
 
 void K3_OF_SET(k3_mla_keys)(const struct k3_mla_queries *x, const float *keys, const size_t *seen)
 {
-    if (x->f16)
-        add_keys(x, keys, seen, true);
-    else
-        add_keys(x, keys, seen, false);
-}
-
-void K3_OF_SET(k3_mla_shorten)(float *q, size_t n)
-{
-    for (size_t i = 0; i < n; i++) q[i] = shorten(q[i]);
+    size_t i = 0;
+    score(x, keys, seen);
+    for (size_t k = 0; k < x->n; k++)
+        if (seen[k]) weigh(x, k, seen[k]);
+    for (; i + GROUP <= x->n; i += GROUP) add_group(x, i, keys, seen);
+    for (; i < x->n; i++) add_values(x, i, 1, keys, 0, seen[i]);
 }
