@@ -28,16 +28,16 @@ static void detect(void)
 #if defined(__x86_64__)
     /* __builtin_cpu_supports also asks the operating system whether it saves the wide registers. */
     __builtin_cpu_init();
-    features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi2");
-    features.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi") &&
-                      __builtin_cpu_supports("avx512bitalg") && __builtin_cpu_supports("gfni") &&
-                      __builtin_cpu_supports("bmi2");
-
     unsigned a, b, c, d;
+    features.avx2 =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     if (__get_cpuid(1, &a, &b, &c, &d)) features.avx2 = features.avx2 && (c & bit_F16C);
+    features.avx512 = features.avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
+                      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bitalg") &&
+                      __builtin_cpu_supports("gfni") && __builtin_cpu_supports("bmi2");
+
     const unsigned amx_tile_and_int8 = 1u << 24 | 1u << 25;
     if (features.avx512 && __get_cpuid_count(7, 0, &a, &b, &c, &d))
         features.amx = (d & amx_tile_and_int8) == amx_tile_and_int8 && linux_lets_us_use_tiles();

@@ -1,8 +1,8 @@
-/* avx2_blocks.h - q8_0 and mxfp4 with AVX2, and with AVX-VNNI where that is compiled for.
+/* avx2_blocks.h - q8_0 and mxfp4 with AVX2, and with the VNNI of AVX or AVX-512 where that is compiled for.
  *
  * FORMULA. portable.c has it. Weights are made unsigned for the products of bytes: by 128 (q8_0 with
- * AVX-VNNI) or 12 (mxfp4), which is taken away again with the sums of the activations; or, q8_0 without
- * AVX-VNNI, by giving their sign to the activations.
+ * VNNI) or 12 (mxfp4), which is taken away again with the sums of the activations; or, q8_0 without
+ * VNNI, by giving their sign to the activations.
  *
  * LAYOUT. A row is blocks of 34 or 17 bytes at any address; activations are struct k3_rounded in blocks of
  * 32. Nothing is read beyond them; prefetches ask for addresses that may be anywhere.
@@ -13,7 +13,7 @@
  *   More: a block of 8 rows is transposed, so that a vector has four neighbouring weights of each, and stays
  *   in registers while the columns pass; the same four activations are in all lanes of the other factor.
  *
- * COST, for 8 rows of 32 weights and a column: 8 multiply-adds (q8_0 without AVX-VNNI: 40 operations), two a
+ * COST, for 8 rows of 32 weights and a column: 8 multiply-adds (q8_0 without VNNI: 40 operations), two a
  * cycle, and 8 other operations; or, for a single column, 8 multiply-adds and 50 others, 5 cycles for 64
  * weights. That is more than memory delivers, 1.06 or 0.53 bytes a weight. */
 #ifndef K3_QUANT_AVX2_BLOCKS_H
@@ -39,7 +39,7 @@ K3_INLINE __m256 q8_0_scales(const uint8_t *const rows[K3_LANES], size_t at)
     return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)d));
 }
 
-#ifdef __AVXVNNI__
+#if K3_HAS_VNNI
 #define Q8_0_OFFSET 128
 
 K3_INLINE __m256i q8_0_weights(const uint8_t *block)

@@ -412,8 +412,8 @@ K3_INLINE void rows_group(const struct k3_product *p, const struct grid *grid, s
 {
     size_t n_vectors = p->n_rows - row <= K3_LANES ? 1 : ROW_VECTORS;
     const uint8_t *rows[ROW_VECTORS][K3_LANES];
-    __m256 acc[ROW_VECTORS][K3_MAX_COLUMNS];
-    struct k3_rounded x[K3_MAX_COLUMNS];
+    __m256 acc[ROW_VECTORS][K3_GROUP_COLUMNS];
+    struct k3_rounded x[K3_GROUP_COLUMNS];
     for (size_t v = 0; v < n_vectors; v++) {
         k3_lane_rows(p, row + v * K3_LANES, rows[v]);
         for (size_t c = 0; c < columns; c++) acc[v][c] = _mm256_setzero_ps();
@@ -422,11 +422,11 @@ K3_INLINE void rows_group(const struct k3_product *p, const struct grid *grid, s
         x[c] = k3_rounded_row(K3_ACT_Q8_K, k3_product_acts(p, column + c), p->n);
 
     for (size_t b = 0; b < p->n / 256; b++) {
-        struct spread spread[K3_MAX_COLUMNS];
+        struct spread spread[K3_GROUP_COLUMNS];
         for (size_t c = 0; c < columns; c++) grid->spread(&x[c], b, &spread[c]);
         for (size_t v = 0; v < n_vectors; v++) {
             _Alignas(16) uint16_t d[K3_LANES];
-            __m256i sums[K3_MAX_COLUMNS][K3_LANES];
+            __m256i sums[K3_GROUP_COLUMNS][K3_LANES];
             for (size_t r = 0; r < K3_LANES; r++) {
                 const uint8_t *block = rows[v][r] + b * grid->block_bytes;
                 k3_prefetch(block + ROW_VECTORS * K3_LANES * p->row_bytes);
@@ -446,7 +446,7 @@ K3_INLINE void rows_group(const struct k3_product *p, const struct grid *grid, s
 K3_INLINE void multiply_rows(const struct k3_product *p, const struct grid *grid)
 {
     for (size_t row = 0; row < p->n_rows; row += ROW_VECTORS * K3_LANES)
-        K3_FOR_COLUMNS(rows_group, p->n_columns, p, grid, row);
+        K3_FOR_GROUPS(rows_group, p->n_columns, p, grid, row);
 }
 
 /* ---- many columns: tiles ---- */
@@ -536,7 +536,7 @@ K3_INLINE void multiply_tiles(const struct k3_product *p, const struct grid *gri
 
 static void product_iq1_m(const struct k3_product *p)
 {
-    if (p->n_columns <= K3_MAX_COLUMNS)
+    if (p->n_columns <= K3_GROUP_COLUMNS)
         multiply_rows(p, &iq1_m);
     else
         multiply_tiles(p, &iq1_m);
@@ -544,7 +544,7 @@ static void product_iq1_m(const struct k3_product *p)
 
 static void product_iq2_xxs(const struct k3_product *p)
 {
-    if (p->n_columns <= K3_MAX_COLUMNS)
+    if (p->n_columns <= K3_GROUP_COLUMNS)
         multiply_rows(p, &iq2_xxs);
     else
         multiply_tiles(p, &iq2_xxs);

@@ -1,7 +1,7 @@
 /* avx2_internal.h - what the kernels for AVX2 share. Only files compiled for AVX2 may include it.
  *
- * The kernels of quantised weights are compiled twice, by avx2.c and by avxvnni.c, and differ in nothing but
- * the multiply-add below: so they are headers of static functions. */
+ * The kernels of quantised weights are compiled by avx2.c and avxvnni.c, and in part by avx512_blocks.c, and
+ * differ in nothing but the multiply-add below: so they are headers of static functions. */
 #ifndef K3_QUANT_AVX2_INTERNAL_H
 #define K3_QUANT_AVX2_INTERNAL_H
 
@@ -25,19 +25,31 @@ void k3_avx2_round_q8_K(const float *x, void *act, size_t n);
  * Each 32-bit lane of a sum gets its four products of an unsigned u and a signed q, or its two products of 16
  * bits.
  *
- * VPDPBUSD does not saturate. VPMADDUBSW does, so without AVX-VNNI two products must fit 16 bits. Small
+ * VPDPBUSD does not saturate. VPMADDUBSW does, so without VNNI two products must fit 16 bits. Small
  * products, eight of which fit 16 bits, may be added by fours of vectors at the cost of fewer instructions:
  * k3_small_begin, up to four times k3_small_add, k3_small_end. */
 
-#ifdef __AVXVNNI__
+#if defined(__AVXVNNI__) /* the same instructions in two encodings */
+#define K3_HAS_VNNI    1
+#define K3_DPBUSD(...) _mm256_dpbusd_avx_epi32(__VA_ARGS__)
+#define K3_DPWSSD(...) _mm256_dpwssd_avx_epi32(__VA_ARGS__)
+#elif defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define K3_HAS_VNNI    1
+#define K3_DPBUSD(...) _mm256_dpbusd_epi32(__VA_ARGS__)
+#define K3_DPWSSD(...) _mm256_dpwssd_epi32(__VA_ARGS__)
+#else
+#define K3_HAS_VNNI 0
+#endif
+
+#if K3_HAS_VNNI
 K3_INLINE __m256i k3_add_words(__m256i sum, __m256i a, __m256i b)
 {
-    return _mm256_dpwssd_avx_epi32(sum, a, b);
+    return K3_DPWSSD(sum, a, b);
 }
 
 K3_INLINE __m256i k3_add_products(__m256i sum, __m256i u, __m256i q)
 {
-    return _mm256_dpbusd_avx_epi32(sum, u, q);
+    return K3_DPBUSD(sum, u, q);
 }
 
 K3_INLINE __m256i k3_small_begin(__m256i base)
@@ -174,12 +186,12 @@ K3_INLINE __m256 k3_add_block(__m256 acc, __m256 dw, float dx, __m256i sum)
 }
 
 /* Columns that are worked on at once. */
-#define K3_MAX_COLUMNS 4
+#define K3_GROUP_COLUMNS 4
 
-/* Calls group(..., column, columns) for the columns from 0 to `end`, K3_MAX_COLUMNS at a time, with a
+/* Calls group(..., column, columns) for the columns from 0 to `end`, K3_GROUP_COLUMNS at a time, with a
  * constant for `columns`: the loops over them are unrolled. */
-#define K3_FOR_COLUMNS(group, end, ...)                                                                      \
-    for (size_t column = 0; column < (end); column += K3_MAX_COLUMNS) {                                      \
+#define K3_FOR_GROUPS(group, end, ...)                                                                       \
+    for (size_t column = 0; column < (end); column += K3_GROUP_COLUMNS) {                                    \
         switch ((end)-column) {                                                                              \
         case 1:                                                                                              \
             group(__VA_ARGS__, column, 1);                                                                   \
@@ -191,7 +203,7 @@ K3_INLINE __m256 k3_add_block(__m256 acc, __m256 dw, float dx, __m256i sum)
             group(__VA_ARGS__, column, 3);                                                                   \
             break;                                                                                           \
         default:                                                                                             \
-            group(__VA_ARGS__, column, K3_MAX_COLUMNS);                                                      \
+            group(__VA_ARGS__, column, K3_GROUP_COLUMNS);                                                    \
         }                                                                                                    \
     }
 
