@@ -424,5 +424,4 @@ const struct k3_kernels k3_kernels_amx = {
             [K3_TYPE_IQ2_XXS] = product_iq2_xxs,
         },
     .round = {[K3_ACT_Q8_0] = k3_avx512_round_q8_0, [K3_ACT_Q8_K] = k3_avx512_round_q8_K},
-    .dot = k3_avx512_dot,
 };

@@ -131,16 +131,3 @@ void k3_avx2_bf16(const struct k3_product *p)
 {
     multiply(p, &bf16);
 }
-
-float k3_avx2_dot(const float *a, const float *b, size_t n)
-{
-    float y;
-    const struct k3_product p = {.rows = (const unsigned char *)a,
-                                 .n_rows = 1,
-                                 .n = n,
-                                 .acts = (const unsigned char *)b,
-                                 .n_columns = 1,
-                                 .y = &y};
-    multiply_group(&p, &f32, 0, 0, 1, 1);
-    return y;
-}

@@ -14,7 +14,6 @@
 void k3_avx2_f32(const struct k3_product *p); /* avx2_floats.c */
 void k3_avx2_f16(const struct k3_product *p);
 void k3_avx2_bf16(const struct k3_product *p);
-float k3_avx2_dot(const float *a, const float *b, size_t n);
 void k3_avx2_round_q8_0(const float *x, void *act, size_t n); /* avx2_round.c */
 void k3_avx2_round_q8_K(const float *x, void *act, size_t n);
 

@@ -1,4 +1,4 @@
-/* avx512_floats.c - f32, f16 and bf16 times a few columns, 4 rows at a time, and the product of two vectors.
+/* avx512_floats.c - f32, f16 and bf16 times a few columns, 4 rows at a time.
  *
  * FORMULA. portable.c has it: 16 partial sums, one multiplication and one addition for each 16 weights, then
  * the sums in pairs, then what is left over. Never fused: a fused operation rounds once where the definition
@@ -123,12 +123,4 @@ void k3_avx512_f16(const struct k3_product *p)
 void k3_avx512_bf16(const struct k3_product *p)
 {
     multiply(p, &bf16);
-}
-
-float k3_avx512_dot(const float *a, const float *b, size_t n)
-{
-    const uint8_t *row = (const uint8_t *)a;
-    float y;
-    tile(&f32, &row, 1, &b, 1, n, &y, 1);
-    return y;
 }

@@ -17,7 +17,6 @@ void k3_avx512_mxfp4(const struct k3_product *p);   /* avx512_blocks.c */
 void k3_avx512_f32(const struct k3_product *p);     /* avx512_floats.c */
 void k3_avx512_f16(const struct k3_product *p);
 void k3_avx512_bf16(const struct k3_product *p);
-float k3_avx512_dot(const float *a, const float *b, size_t n);
 void k3_avx512_round_q8_0(const float *x, void *act, size_t n); /* avx512_round.c */
 void k3_avx512_round_q8_K(const float *x, void *act, size_t n);
 

@@ -191,11 +191,6 @@ static void product_iq2_xxs(const struct k3_product *p)
     multiply_blocks(p, 256, sizeof(struct k3_block_iq2_xxs), block_iq2_xxs);
 }
 
-static float dot_f32(const float *a, const float *b, size_t n)
-{
-    return dot_floats((const uint8_t *)a, load_f32, b, n);
-}
-
 const struct k3_kernels k3_kernels_portable = {
     .name = "portable",
     .product =
@@ -209,5 +204,4 @@ const struct k3_kernels k3_kernels_portable = {
             [K3_TYPE_IQ2_XXS] = product_iq2_xxs,
         },
     .round = {[K3_ACT_Q8_0] = k3_round_q8_0, [K3_ACT_Q8_K] = k3_round_q8_K},
-    .dot = dot_f32,
 };

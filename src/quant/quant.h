@@ -66,9 +66,6 @@ struct k3_product {
 
 typedef void (*k3_product_fn)(const struct k3_product *product);
 
-/* The sum of a[i] * b[i]. */
-typedef float (*k3_dot_fn)(const float *a, const float *b, size_t n);
-
 /* Rounds n activations. */
 typedef void (*k3_act_fn)(const float *x, void *act, size_t n);
 
@@ -79,7 +76,6 @@ struct k3_kernels {
     const char *name;                     /* as K3_CPU has it: "portable" */
     k3_product_fn product[K3_TYPE_COUNT]; /* NULL: no direct product; decode the row and use that of f32 */
     k3_act_fn round[3];                   /* by enum k3_act; NULL for K3_ACT_F32 */
-    k3_dot_fn dot;                        /* as the product of f32 */
 };
 
 /* The best implementation for this processor, or the one that k3_kernels_use chose; never NULL. */
