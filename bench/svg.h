@@ -4,7 +4,7 @@
 
 #include "common/stream.h"
 
-#define K3_SVG_COLOURS 10
+#define K3_SVG_COLOURS 12
 
 /* Writes `text` as XML has it: markup escaped, control characters and what is no UTF-8 as '?'; cut to fit. Returns
  * `out`. */
