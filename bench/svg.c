@@ -51,7 +51,7 @@ void k3_svg_begin(struct k3_stream *out, double width, double height, const char
                          "@media (prefers-color-scheme:dark){\n"
                          ".page{fill:#0d1117}text{fill:#f0f6fc}.label{fill:#9198a1}.grid{stroke:#3d444d}\n"
                          ".axis{stroke:#9198a1}.bound{stroke:#ff7b72}.spread{stroke:#f0f6fc}}\n");
-    /* Tableau's ten: told apart in pairs, on white and on black. */
+    /* Tableau's ten and two more: told apart in pairs, on white and on black. */
     static const char *const colours[K3_SVG_COLOURS] = {"4e79a7", "f28e2b", "59a14f", "e15759",
                                                         "b07aa1", "76b7b2", "edc948", "9c755f",
                                                         "ff9da7", "8a8f98", "5b3a8e", "8cd17d"};
