@@ -1,0 +1,48 @@
+/* warp.cc - what lanes of a warp compute from each other's values. */
+#include "device.h"
+
+namespace k3_simt
+{
+
+static void exchange(void *const *payloads, unsigned mask)
+{
+    for (unsigned l = 0; l < 32; l++) {
+        shuffle_payload *to = static_cast<shuffle_payload *>(payloads[l]);
+        if (!to) continue;
+        to->inactive = to->source >= 32 || !(mask >> to->source & 1);
+        if (!to->inactive)
+            memcpy(to->result, static_cast<shuffle_payload *>(payloads[to->source])->value,
+                   sizeof to->result);
+    }
+}
+
+void shuffle(const char *what, unsigned mask, shuffle_payload *p, place at)
+{
+    warp_meet(what, mask, p, exchange, at);
+    if (p->inactive)
+        fail("%s in line %d takes a value from lane %u, which has no part in it (mask %08x)", what, at.line,
+             p->source, mask);
+}
+
+struct ballot_payload {
+    bool predicate;
+    unsigned votes;
+};
+
+static void count_votes(void *const *payloads, unsigned)
+{
+    unsigned votes = 0;
+    for (unsigned l = 0; l < 32; l++)
+        if (payloads[l] && static_cast<ballot_payload *>(payloads[l])->predicate) votes |= 1u << l;
+    for (unsigned l = 0; l < 32; l++)
+        if (payloads[l]) static_cast<ballot_payload *>(payloads[l])->votes = votes;
+}
+
+unsigned ballot(unsigned mask, bool predicate, place at)
+{
+    ballot_payload p{predicate, 0};
+    warp_meet("a vote", mask, &p, count_votes, at);
+    return p.votes;
+}
+
+} // namespace k3_simt
