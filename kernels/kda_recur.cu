@@ -20,6 +20,9 @@
 #define SLICE    (HALVES * CHANNELS)
 #define MAX_DIM  K3_GPU_MAX_KDA_DIM
 #define KEYS     (MAX_DIM / K3_SUMS)
+#define ROWS     (CHUNK * MAX_DIM) /* elements of arrays in shared memory */
+#define PAIRS    (CHUNK * CHUNK)
+#define OUTPUTS  (SLICE * CHUNK)
 
 /* One head of the inputs at the chunk's first token; rows of a token are `stride` apart, betas `n_heads`. */
 struct inputs {
@@ -118,13 +121,13 @@ K3_KERNEL recur(K3_CONSTANT(float) q, K3_CONSTANT(float) k, K3_CONSTANT(float) v
                 K3_CONSTANT(float) beta, size_t n, unsigned n_heads, unsigned dim, K3_GLOBAL(float) state,
                 K3_GLOBAL(float) o)
 {
-    K3_SHARED(float, decayed_k, CHUNK *MAX_DIM);
-    K3_SHARED(float, kc, CHUNK *MAX_DIM);
-    K3_SHARED(float, qc, CHUNK *MAX_DIM);
+    K3_SHARED(float, decayed_k, ROWS);
+    K3_SHARED(float, kc, ROWS);
+    K3_SHARED(float, qc, ROWS);
     K3_SHARED(float, decay, MAX_DIM);
-    K3_SHARED(float, a, CHUNK *CHUNK);
-    K3_SHARED(float, p, CHUNK *CHUNK);
-    K3_SHARED(float, u, SLICE *CHUNK);
+    K3_SHARED(float, a, PAIRS);
+    K3_SHARED(float, p, PAIRS);
+    K3_SHARED(float, u, OUTPUTS);
     chunk w = {decayed_k, kc, qc, decay, a, p};
     unsigned head = blockIdx.x, lane = threadIdx.x % K3_SUMS;
     unsigned first = threadIdx.x / K3_SUMS * CHANNELS; /* of this half warp's channels in the slice */

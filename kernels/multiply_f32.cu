@@ -13,8 +13,8 @@
 K3_KERNEL multiply(K3_CONSTANT(float) w, size_t rows, size_t cols, K3_CONSTANT(float) x, K3_GLOBAL(float) y)
 {
     size_t row = (size_t)blockIdx.x * ROWS + threadIdx.x / K3_SUMS, t = blockIdx.y;
-    size_t n = row < rows ? cols : 0; /* lanes without a row come to the shuffles too */
-    float dot = k3_half_warp_dot(w + row % rows * cols, x + t * cols, n);
+    /* Lanes without a row come to the shuffles too, with one that others have. */
+    float dot = k3_half_warp_dot(w + row % rows * cols, x + t * cols, cols);
     if (row < rows && threadIdx.x % K3_SUMS == 0) y[t * rows + row] = dot;
 }
 

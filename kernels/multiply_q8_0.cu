@@ -43,7 +43,7 @@ K3_KERNEL multiply(K3_CONSTANT(int4) q, K3_CONSTANT(uint16_t) d, size_t n_rows, 
         unsigned count = (unsigned)(n_blocks - tile < tile_blocks ? n_blocks - tile : tile_blocks);
         for (unsigned r = warp; r < ROWS && first_row + r < n_rows; r += WARPS)
             for (unsigned first = 0; first < count; first += K3_LANES / 2) {
-                unsigned b = first + lane / 2;
+                unsigned b = first + lane / 2; /* after the last one: a term that nothing adds */
                 size_t block = tile + (b < count ? b : count - 1), at = (first_row + r) * n_blocks + block;
                 int4 weights = q[2 * at + half];
                 float dw = k3_f32_from_f16(d[at]);
@@ -51,8 +51,7 @@ K3_KERNEL multiply(K3_CONSTANT(int4) q, K3_CONSTANT(uint16_t) d, size_t n_rows, 
                     size_t x_at = c * n_blocks + block;
                     int dot = dot_16(weights, xq[2 * x_at + half]);
                     dot += k3_shuffle_xor(K3_ALL_LANES, dot, 1);
-                    if (half == 0 && b < count)
-                        terms[r * STRIDE + b * COLUMNS + c] = dw * xd[x_at] * (float)dot;
+                    if (half == 0) terms[r * STRIDE + b * COLUMNS + c] = dw * xd[x_at] * (float)dot;
                 }
             }
         k3_sync();

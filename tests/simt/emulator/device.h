@@ -7,6 +7,7 @@
 
 #include "block.h"
 
+#include <climits>
 #include <cmath>
 #include <cstring>
 #include <tuple>
@@ -235,9 +236,12 @@ static inline int k3_dp4a(int a, int b, int sum)
     return sum;
 }
 
+/* The device's conversion stays at the ends of the range, and makes 0 of NaN. */
 static inline int k3_round_to_int(float x)
 {
-    return static_cast<int>(lrintf(x));
+    if (x >= 0x1p31f) return INT_MAX;
+    if (x <= -0x1p31f) return INT_MIN;
+    return x == x ? static_cast<int>(lrintf(x)) : 0;
 }
 
 #endif

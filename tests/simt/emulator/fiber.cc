@@ -7,7 +7,8 @@
 #include <cstdlib>
 #include <sys/mman.h>
 
-#if !defined(__x86_64__)
+#if !defined(__x86_64__) || defined(K3_SIMT_UCONTEXT)
+#define USE_UCONTEXT 1
 #include <ucontext.h>
 #endif
 
@@ -38,7 +39,7 @@ static void allocate_stack(fiber *f)
 
 /* ---- the switch ---- */
 
-#if defined(__x86_64__)
+#if !defined(USE_UCONTEXT)
 
 /* Pushes what the calling convention keeps, swaps stacks, pops. */
 extern "C" void k3_simt_swap_stacks(void **save, void *load);

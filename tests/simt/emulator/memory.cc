@@ -95,7 +95,7 @@ extern "C" void *k3_simt_alloc(const char *name, size_t bytes)
     void *p = must(mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     allocation a{};
-    a.name = static_cast<const char *>(must(strdup(name)));
+    snprintf(a.name, sizeof a.name, "%s", name);
     a.base = static_cast<unsigned char *>(p);
     a.bytes = bytes;
     a.written = static_cast<unsigned char *>(must(calloc(bytes + 1, 1)));

@@ -49,7 +49,7 @@ bool note_write(shadow *s, const char **other);
 /* ---- device memory ---- */
 
 struct allocation {
-    const char *name; /* owned */
+    char name[40];
     unsigned char *base;
     size_t bytes;
     bool freed;
