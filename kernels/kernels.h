@@ -42,9 +42,11 @@ void k3_gpu_rows_q8_0(const struct k3_gpu_q8_0 *table, const int32_t *ids, size_
 void k3_gpu_round_q8_0(const float *x, size_t n, size_t cols, const struct k3_gpu_acts *acts,
                        k3_stream stream);
 
-/* y[t] = W acts[t]; y: [n][rows]. For few tokens: reads W once for each 8 of them. */
+/* y[t] = W acts[t]; y: [n][rows]. The second one is what the first does for more than 8 tokens. */
 void k3_gpu_multiply_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n, float *y,
                           k3_stream stream);
+void k3_gpu_multiply_many_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n,
+                               float *y, k3_stream stream);
 
 /* ---- f32 ---- */
 

@@ -69,18 +69,15 @@ extern "C" void k3_gpu_multiply_q8_0(const struct k3_gpu_q8_0 *w, const struct k
     unsigned blocks = (unsigned)((w->rows + ROWS - 1) / ROWS);
     size_t n_blocks = w->cols / 32;
     const int4 *q = (const int4 *)w->q, *xq = (const int4 *)acts->q;
-    const float *xd = acts->d;
-    for (; n > 0;
-         xq += MAX_COLUMNS * w->cols / 16, xd += MAX_COLUMNS * n_blocks, y += MAX_COLUMNS * w->rows) {
-        unsigned columns = n < MAX_COLUMNS ? (unsigned)n : MAX_COLUMNS;
-        n -= columns;
-        if (columns == 1)
-            K3_LAUNCH(multiply<1>, blocks, THREADS, stream, q, w->d, w->rows, n_blocks, xq, xd, columns, y);
-        else if (columns == 2)
-            K3_LAUNCH(multiply<2>, blocks, THREADS, stream, q, w->d, w->rows, n_blocks, xq, xd, columns, y);
-        else if (columns <= 4)
-            K3_LAUNCH(multiply<4>, blocks, THREADS, stream, q, w->d, w->rows, n_blocks, xq, xd, columns, y);
-        else
-            K3_LAUNCH(multiply<8>, blocks, THREADS, stream, q, w->d, w->rows, n_blocks, xq, xd, columns, y);
-    }
+    unsigned columns = (unsigned)n;
+    if (n > MAX_COLUMNS)
+        k3_gpu_multiply_many_q8_0(w, acts, n, y, stream);
+    else if (n == 1)
+        K3_LAUNCH(multiply<1>, blocks, THREADS, stream, q, w->d, w->rows, n_blocks, xq, acts->d, columns, y);
+    else if (n == 2)
+        K3_LAUNCH(multiply<2>, blocks, THREADS, stream, q, w->d, w->rows, n_blocks, xq, acts->d, columns, y);
+    else if (n <= 4)
+        K3_LAUNCH(multiply<4>, blocks, THREADS, stream, q, w->d, w->rows, n_blocks, xq, acts->d, columns, y);
+    else
+        K3_LAUNCH(multiply<8>, blocks, THREADS, stream, q, w->d, w->rows, n_blocks, xq, acts->d, columns, y);
 }

@@ -46,7 +46,7 @@
 #define K3_GLOBAL(T)          T *
 #define K3_CONSTANT(T)        const T *__restrict__
 #define K3_SHARED_OF(T)       T *
-#define K3_SHARED(T, name, n) __shared__ T name[n]
+#define K3_SHARED(T, name, n) __shared__ __align__(16) T name[n]
 
 #define K3_LAUNCH(kernel, blocks, threads, stream, ...)                                                      \
     kernel<<<(blocks), (threads), 0, (cudaStream_t)(stream)>>>(__VA_ARGS__)
@@ -83,6 +83,39 @@ K3_DEVICE unsigned k3_ballot(unsigned mask, bool predicate)
 K3_DEVICE int k3_dp4a(int a, int b, int sum)
 {
     return __dp4a(a, b, sum);
+}
+
+/* c += A B of all lanes of the warp together: A 16 rows of 32 signed bytes, B 8 columns of 32, C 16 x 8. With g = lane / 4 and
+ * i = lane % 4, a lane holds
+ *     a: bytes 4 i .. 4 i + 3 of rows g and g + 8, then the same 16 bytes further on
+ *     b: bytes 4 i .. 4 i + 3 of column g, then the same 16 bytes further on
+ *     c: columns 2 i and 2 i + 1 of row g, then of row g + 8 */
+K3_DEVICE void k3_mma_s8(int (&c)[4], const int (&a)[4], const int (&b)[2])
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Starts a copy of 16 bytes to shared memory, both at multiples of 16. Copies since the last group are the next one; a
+ * thread that waits until `n_left` groups are left knows that its own earlier ones are done, and shows them to others
+ * by k3_sync. */
+K3_DEVICE void k3_copy_16(int *to, const int4 *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
+                 "l"(from)
+                 : "memory");
+}
+
+K3_DEVICE void k3_copy_end_group(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <unsigned n_left> K3_DEVICE void k3_copy_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(n_left) : "memory");
 }
 
 /* To the nearest integer, halves to the even one. */

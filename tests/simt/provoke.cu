@@ -87,3 +87,41 @@ extern "C" void provoke_threads(unsigned n_threads, float *y)
 {
     K3_LAUNCH(count_threads, 1, n_threads, NULL, y);
 }
+
+/* ---- copies and matrix products ---- */
+
+K3_KERNEL copied(int mistake, K3_CONSTANT(int4) x, K3_GLOBAL(int) y)
+{
+    K3_SHARED(int, words, N);
+    unsigned i = threadIdx.x, beside = i ^ 1;
+    if (mistake == COPY_OVER_WHAT_IS_READ) {
+        for (unsigned j = 0; j < 4; j++) words[4 * i + j] = 0;
+        k3_sync_warp(0xffffu);
+        if (i == 0) y[i] = words[4 * beside];
+    }
+    k3_copy_16(words + (mistake == COPY_NOT_ALIGNED ? 1 : 4 * i), x + i);
+    k3_copy_end_group();
+    if (mistake == READS_DURING_COPY) y[i] = words[4 * i];
+    k3_copy_wait<0>();
+    if (mistake != COPY_WITHOUT_BARRIER) k3_sync();
+    for (unsigned j = 0; j < 4; j++) y[4 * beside + j] = words[4 * beside + j];
+}
+
+extern "C" void provoke_copy(enum mistake mistake, const float *x, float *y)
+{
+    K3_LAUNCH(copied, 1, N / 4, NULL, (int)mistake, (const int4 *)x, (int *)y);
+}
+
+K3_KERNEL product(K3_CONSTANT(int) a, K3_CONSTANT(int) b, K3_GLOBAL(int) c)
+{
+    unsigned g = threadIdx.x / 4, i = threadIdx.x % 4;
+    int fa[4] = {a[g * 8 + i], a[(g + 8) * 8 + i], a[g * 8 + i + 4], a[(g + 8) * 8 + i + 4]};
+    int fb[2] = {b[g * 8 + i], b[g * 8 + i + 4]}, fc[4] = {1, 1, 1, 1};
+    k3_mma_s8(fc, fa, fb);
+    for (unsigned j = 0; j < 4; j++) c[(g + j / 2 * 8) * 8 + 2 * i + j % 2] = fc[j];
+}
+
+extern "C" void multiply_16_8_32(const signed char *a, const signed char *b, int *c)
+{
+    K3_LAUNCH(product, 1, K3_LANES, NULL, (const int *)a, (const int *)b, c);
+}

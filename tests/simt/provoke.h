@@ -31,11 +31,21 @@ enum mistake {
     SOURCE_NOT_IN_MASK,
     DIFFERENT_SHUFFLES,
     TOO_MUCH_SHARED,
+    READS_DURING_COPY,
+    COPY_WITHOUT_BARRIER,
+    COPY_OVER_WHAT_IS_READ,
+    COPY_NOT_ALIGNED,
 };
 
 /* Two blocks of 64 threads. x: 64 floats, y: 128. Without a mistake, y[i] = 2 + x[i % 64] + how many
  * x of the warp are positive. */
 void provoke(enum mistake mistake, const float *x, float *y);
+
+/* One block of 16 threads, which bring x into shared memory by copies of 16 bytes; y[i] = x[i] for 64 elements. */
+void provoke_copy(enum mistake mistake, const float *x, float *y);
+
+/* c[16][8] = 1 + A B, for A 16 rows and B 8 columns of 32 bytes. */
+void multiply_16_8_32(const signed char *a, const signed char *b, int *c);
 
 /* One block of n_threads. */
 void provoke_threads(unsigned n_threads, float *y);

@@ -121,6 +121,54 @@ static void lanes_that_do_not_meet_are_reported(void **state)
     PROVOKE(DIFFERENT_SHUFFLES, "thread (3,0,0)", "a shuffle", "lane 0 is in");
 }
 
+static void copies_to_shared_memory_are_there_when_they_were_waited_for(void **state)
+{
+    (void)state;
+    float out[N], in[N];
+    provoke_copy(NO_MISTAKE, x, y);
+    k3_simt_get(out, y, sizeof out);
+    k3_simt_get(in, x, sizeof in);
+    assert_null(k3_simt_report());
+    assert_memory_equal(out, in, sizeof out);
+}
+
+static void copies_that_are_used_too_early_are_reported(void **state)
+{
+    (void)state;
+    provoke_copy(READS_DURING_COPY, x, y);
+    EXPECT("copied, block", "thread (0,0,0)", "words[0], to which a copy is under way");
+    provoke_copy(COPY_WITHOUT_BARRIER, x, y);
+    EXPECT("thread (0,0,0)", "words[4]", "nothing in this block wrote");
+    provoke_copy(COPY_OVER_WHAT_IS_READ, x, y);
+    EXPECT("thread (1,0,0)", "writes words[4]", "another thread of its warp");
+    provoke_copy(COPY_NOT_ALIGNED, x, y);
+    EXPECT("words[1], not a multiple of 4");
+}
+
+static void a_matrix_product_is_what_it_says(void **state)
+{
+    (void)state;
+    signed char a[16 * 32], b[8 * 32];
+    int c[16 * 8];
+    for (int i = 0; i < 16 * 32; i++) a[i] = (signed char)(i * 37 + i / 32);
+    for (int i = 0; i < 8 * 32; i++) b[i] = (signed char)(i * 59 - i / 32);
+    void *da = k3_simt_alloc("a", sizeof a), *db = k3_simt_alloc("b", sizeof b),
+         *dc = k3_simt_alloc("c", sizeof c);
+    k3_simt_put(da, a, sizeof a);
+    k3_simt_put(db, b, sizeof b);
+    multiply_16_8_32(da, db, dc);
+    k3_simt_get(c, dc, sizeof c);
+    assert_null(k3_simt_report());
+    for (int i = 0; i < 16 * 8; i++) {
+        int want = 1;
+        for (int k = 0; k < 32; k++) want += a[i / 8 * 32 + k] * b[i % 8 * 32 + k];
+        assert_int_equal(c[i], want);
+    }
+    k3_simt_free(da);
+    k3_simt_free(db);
+    k3_simt_free(dc);
+}
+
 static void what_no_device_takes_is_reported(void **state)
 {
     (void)state;
@@ -180,6 +228,9 @@ int main(void)
         TEST(races_in_device_memory_are_reported),
         TEST(barriers_that_not_all_reach_are_reported),
         TEST(lanes_that_do_not_meet_are_reported),
+        TEST(copies_to_shared_memory_are_there_when_they_were_waited_for),
+        TEST(copies_that_are_used_too_early_are_reported),
+        TEST(a_matrix_product_is_what_it_says),
         TEST(what_no_device_takes_is_reported),
         TEST(pointers_to_anything_but_device_memory_are_reported),
         TEST(nothing_runs_until_a_report_is_taken),

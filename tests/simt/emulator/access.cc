@@ -51,9 +51,11 @@ bool launch_begin(const char *kernel, const char *arguments, dim3 blocks, dim3 t
 {
     kernel_name = kernel;
     argument_text = arguments;
+    copy_forget(); /* of a launch that failed: it knows these arrays */
     for (unsigned i = 0; i < n_shared; i++) {
         free(shared_arrays[i].data);
         free(shared_arrays[i].shadows);
+        free(shared_arrays[i].in_flight);
     }
     n_shared = 0;
     shared_bytes = 0;
@@ -155,15 +157,17 @@ shared_memory *shared_array(const void *key, const char *name, size_t n, size_t 
         fail("with %s the block has %zu bytes of shared memory in %u arrays; it may have %zu in %u", name,
              shared_bytes, n_shared + 1, shared_limit, max_shared);
     shared_memory *m = &shared_arrays[n_shared++];
-    *m = {key, name, n, element, nullptr, nullptr};
+    *m = {key, name, n, element, nullptr, nullptr, nullptr};
     m->data = static_cast<unsigned char *>(must(aligned_alloc(64, (n * element + 63) / 64 * 64)));
     m->shadows = static_cast<shadow *>(must(calloc(n, sizeof(shadow))));
+    m->in_flight = static_cast<unsigned char *>(must(calloc(n, 1)));
     return m;
 }
 
 /* What earlier blocks did has no part in this one: each has shared memory of its own. */
 static shadow *of_this_block(const shared_memory *m, size_t index)
 {
+    if (m->in_flight[index]) fail("it accesses %s[%zu], to which a copy is under way", m->name, index);
     shadow *s = &m->shadows[index];
     if (s->write.interval < now.block_start) s->write = {};
     if (s->read.interval < now.block_start) s->read = {};

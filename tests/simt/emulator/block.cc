@@ -165,6 +165,7 @@ static void run_block()
 {
     now.block_start = ++now.interval;
     n_done = n_at_barrier = 0;
+    copy_forget();
     for (unsigned i = 0; i < current.n_threads; i++) {
         thread *t = &threads[i];
         unsigned row = i / current.threads.x;

@@ -44,6 +44,9 @@ void warp_meet(const char *what, unsigned mask, void *payload,
 /* __syncwarp */
 void warp_barrier(unsigned mask, place at);
 
+/* That all lanes of the warp come to an operation of all of them. */
+static const unsigned all_lanes = 0xffffffffu;
+
 /* ---- shared memory ---- */
 
 struct shared_memory {
@@ -51,11 +54,26 @@ struct shared_memory {
     const char *name;
     size_t n, element; /* elements, bytes of one */
     unsigned char *data;
-    shadow *shadows; /* [n] */
+    shadow *shadows;          /* [n] */
+    unsigned char *in_flight; /* [n] whether a copy to it is under way */
 };
 
 /* The array that a declaration stands for in this block. */
 shared_memory *shared_array(const void *key, const char *name, size_t n, size_t element);
+
+/* ---- copies from device to shared memory that go on by themselves (copy.cc) ---- */
+
+/* Element `index` of m will have the bytes at `from`. Until its thread has waited, nobody may touch it. */
+void copy_start(shared_memory *m, size_t index, const void *from);
+
+/* Ends the group of copies that this thread started since the last one. */
+void copy_end_group();
+
+/* Finishes all groups of this thread but the last `n_left`. */
+void copy_wait(unsigned n_left);
+
+/* For a new block: nothing is under way. */
+void copy_forget();
 
 /* ---- checks of one access ---- */
 

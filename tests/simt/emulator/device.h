@@ -79,7 +79,7 @@ template <typename T, bool constant = false> struct global {
 
 /* T array[n] in shared memory, or the part of it from some element on. */
 template <typename T> struct shared {
-    const shared_memory *memory;
+    shared_memory *memory;
     ptrdiff_t from;
 
     size_t index(ptrdiff_t i) const
@@ -164,6 +164,14 @@ template <typename T> T shuffle_from(const char *what, unsigned mask, T value, u
 
 unsigned ballot(unsigned mask, bool predicate, place at);
 
+/* One lane's fragments of k3_mma_s8. */
+struct mma_payload {
+    const int *a, *b;
+    int *c;
+};
+
+void mma_s8(mma_payload *p, place at);
+
 } // namespace k3_simt
 
 /* ---- the words of kernels/simt.h ---- */
@@ -234,6 +242,33 @@ static inline int k3_dp4a(int a, int b, int sum)
     memcpy(y, &b, 4);
     for (int i = 0; i < 4; i++) sum += x[i] * y[i];
     return sum;
+}
+
+static inline void k3_mma_s8(int (&c)[4], const int (&a)[4], const int (&b)[2],
+                             const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+    k3_simt::mma_payload p{a, b, c};
+    k3_simt::mma_s8(&p, {file, line});
+}
+
+static inline void k3_copy_16(k3_simt::shared<int> to, k3_simt::global<const int4, true> from)
+{
+    int words[4];
+    int4 value = from[0];
+    if (to.from % 4)
+        k3_simt::fail("it copies 16 bytes to %s[%td], not a multiple of 4", to.memory->name, to.from);
+    memcpy(words, &value, sizeof words);
+    for (int i = 0; i < 4; i++) k3_simt::copy_start(to.memory, to.index(i), &words[i]);
+}
+
+static inline void k3_copy_end_group(void)
+{
+    k3_simt::copy_end_group();
+}
+
+template <unsigned n_left> void k3_copy_wait(void)
+{
+    k3_simt::copy_wait(n_left);
 }
 
 /* The device's conversion stays at the ends of the range, and makes 0 of NaN. */

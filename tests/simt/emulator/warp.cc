@@ -24,6 +24,8 @@ void shuffle(const char *what, unsigned mask, shuffle_payload *p, place at)
              p->source, mask);
 }
 
+/* ---- votes ---- */
+
 struct ballot_payload {
     bool predicate;
     unsigned votes;
@@ -43,6 +45,35 @@ unsigned ballot(unsigned mask, bool predicate, place at)
     ballot_payload p{predicate, 0};
     warp_meet("a vote", mask, &p, count_votes, at);
     return p.votes;
+}
+
+/* ---- matrix products ---- */
+
+/* Element (row, k) of A, (k, column) of B and (row, column) of C: whose they are, and which. The layout of
+ * mma.m16n8k32 in the PTX manual, "Matrix Fragments". */
+static int byte_of(int word, unsigned i)
+{
+    return static_cast<signed char>(static_cast<unsigned>(word) >> 8 * i);
+}
+
+static void multiply_fragments(void *const *payloads, unsigned)
+{
+    for (unsigned row = 0; row < 16; row++)
+        for (unsigned column = 0; column < 8; column++) {
+            int sum = 0;
+            for (unsigned k = 0; k < 32; k++) {
+                const mma_payload *a = static_cast<mma_payload *>(payloads[row % 8 * 4 + k % 16 / 4]);
+                const mma_payload *b = static_cast<mma_payload *>(payloads[column * 4 + k % 16 / 4]);
+                sum += byte_of(a->a[row / 8 + k / 16 * 2], k % 4) * byte_of(b->b[k / 16], k % 4);
+            }
+            static_cast<mma_payload *>(payloads[row % 8 * 4 + column / 2])->c[row / 8 * 2 + column % 2] +=
+                sum;
+        }
+}
+
+void mma_s8(mma_payload *p, place at)
+{
+    warp_meet("a matrix product", all_lanes, p, multiply_fragments, at);
 }
 
 } // namespace k3_simt
