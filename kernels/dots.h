@@ -31,4 +31,25 @@ template <typename A, typename B> K3_DEVICE float k3_half_warp_dot(A a, B b, siz
     return s;
 }
 
+/* A row of up to 16 * N elements in the registers of a half warp: elements l, l + 16 .. in lane l. */
+template <unsigned N> struct k3_lanes_row {
+    float at[N];
+};
+
+/* The dot product of n elements of x and a row, to all lanes of the half warp. */
+template <unsigned N, typename X> K3_DEVICE float k3_dot_with_row(X x, const k3_lanes_row<N> &row, unsigned n)
+{
+    unsigned lane = threadIdx.x % K3_SUMS, whole = n / K3_SUMS, rest = n % K3_SUMS;
+    float s = 0, last = 0;
+    K3_UNROLL
+    for (unsigned j = 0; j < N; j++) {
+        if (j < whole) s += x[j * K3_SUMS + lane] * row.at[j];
+        if (j == whole && lane < rest) last = x[j * K3_SUMS + lane] * row.at[j];
+    }
+    s = k3_add_sums(s);
+    for (unsigned l = 0; l < rest; l++)
+        s += k3_shuffle(K3_ALL_LANES, last, threadIdx.x % K3_LANES / K3_SUMS * K3_SUMS + l);
+    return s;
+}
+
 #endif

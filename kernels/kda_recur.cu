@@ -71,26 +71,7 @@ K3_DEVICE void prepare(inputs in, chunk w, unsigned m, unsigned dim)
     }
 }
 
-/* Elements l, l + 16 .. of a row of `dim`, in lane l. */
-struct row {
-    float key[KEYS];
-};
-
-/* The dot product of x with a row, in the order of dots.h. */
-K3_DEVICE float dot_with_row(K3_SHARED_OF(float) x, const row &r, unsigned dim)
-{
-    unsigned lane = threadIdx.x % K3_SUMS, whole = dim / K3_SUMS, rest = dim % K3_SUMS;
-    float s = 0, last = 0;
-    K3_UNROLL
-    for (unsigned j = 0; j < KEYS; j++) {
-        if (j < whole) s += x[j * K3_SUMS + lane] * r.key[j];
-        if (j == whole && lane < rest) last = x[j * K3_SUMS + lane] * r.key[j];
-    }
-    s = k3_add_sums(s);
-    for (unsigned l = 0; l < rest; l++)
-        s += k3_shuffle(K3_ALL_LANES, last, threadIdx.x % K3_LANES / K3_SUMS * K3_SUMS + l);
-    return s;
-}
+typedef k3_lanes_row<KEYS> row; /* of the state */
 
 /* The chunk's outputs of one value channel, and its row as the chunk leaves it. v, o: the channel at the first token; u: [CHUNK],
  * of this half warp alone. */
@@ -99,7 +80,8 @@ K3_DEVICE void advance(inputs in, chunk w, unsigned m, unsigned dim, K3_CONSTANT
 {
     unsigned lane = threadIdx.x % K3_SUMS;
     for (unsigned t = 0; t < m; t++) {
-        float from_k = dot_with_row(w.kc + t * dim, r, dim), from_q = dot_with_row(w.qc + t * dim, r, dim);
+        float from_k = k3_dot_with_row(w.kc + t * dim, r, dim),
+              from_q = k3_dot_with_row(w.qc + t * dim, r, dim);
         float ut = exists ? in.beta[t * in.n_heads] * (v[t * in.stride] - from_k) : 0;
         for (unsigned s = 0; s < t; s++) ut -= w.a[t * CHUNK + s] * u[s];
         if (lane == 0) u[t] = ut;
@@ -112,8 +94,8 @@ K3_DEVICE void advance(inputs in, chunk w, unsigned m, unsigned dim, K3_CONSTANT
     for (unsigned j = 0; j < KEYS; j++) {
         unsigned i = j * K3_SUMS + lane;
         if (i >= dim) continue;
-        r.key[j] *= w.decay[i];
-        for (unsigned t = 0; t < m; t++) r.key[j] += u[t] * w.decayed_k[t * dim + i];
+        r.at[j] *= w.decay[i];
+        for (unsigned t = 0; t < m; t++) r.at[j] += u[t] * w.decayed_k[t * dim + i];
     }
 }
 
@@ -140,7 +122,7 @@ K3_KERNEL recur(K3_CONSTANT(float) q, K3_CONSTANT(float) k, K3_CONSTANT(float) v
         K3_GLOBAL(const float) from = state + ((size_t)head * dim + channel) * dim;
         K3_UNROLL
         for (unsigned j = 0; j < KEYS; j++)
-            rows[c].key[j] = channel < dim && j * K3_SUMS + lane < dim ? (float)from[j * K3_SUMS + lane] : 0;
+            rows[c].at[j] = channel < dim && j * K3_SUMS + lane < dim ? (float)from[j * K3_SUMS + lane] : 0;
     }
     for (size_t t = 0; t < n; t += CHUNK) {
         unsigned m = (unsigned)(n - t < CHUNK ? n - t : CHUNK);
@@ -161,7 +143,7 @@ K3_KERNEL recur(K3_CONSTANT(float) q, K3_CONSTANT(float) k, K3_CONSTANT(float) v
         K3_GLOBAL(float) to = state + ((size_t)head * dim + channel) * dim;
         K3_UNROLL
         for (unsigned j = 0; j < KEYS; j++)
-            if (channel < dim && j * K3_SUMS + lane < dim) to[j * K3_SUMS + lane] = rows[c].key[j];
+            if (channel < dim && j * K3_SUMS + lane < dim) to[j * K3_SUMS + lane] = rows[c].at[j];
     }
 }
 

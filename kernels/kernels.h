@@ -38,15 +38,20 @@ void k3_gpu_split_q8_0(const void *blocks, size_t n_blocks, int8_t *q, uint16_t 
 void k3_gpu_rows_q8_0(const struct k3_gpu_q8_0 *table, const int32_t *ids, size_t n, float *y,
                       k3_stream stream);
 
-/* x: [n][cols] */
-void k3_gpu_round_q8_0(const float *x, size_t n, size_t cols, const struct k3_gpu_acts *acts,
+/* x: n rows of cols values, `stride` apart */
+void k3_gpu_round_q8_0(const float *x, size_t n, size_t cols, size_t stride, const struct k3_gpu_acts *acts,
                        k3_stream stream);
 
-/* y[t] = W acts[t]; y: [n][rows]. The second one is what the first does for more than 8 tokens. */
+/* y[t] = W acts[t]; y: [n][rows]. */
 void k3_gpu_multiply_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n, float *y,
                           k3_stream stream);
-void k3_gpu_multiply_many_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n,
-                               float *y, k3_stream stream);
+
+/* The same for each head h: y[t][h] = W[h] acts[t][h], W a stack of n_heads matrices, w->rows of all together. The second is what
+ * the first does for more than 8 tokens. */
+void k3_gpu_multiply_heads_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n_heads,
+                                size_t n, float *y, k3_stream stream);
+void k3_gpu_multiply_many_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n_heads,
+                               size_t n, float *y, k3_stream stream);
 
 /* ---- f32 ---- */
 
@@ -108,6 +113,30 @@ void k3_gpu_kda_decay(float *r, const float *a, const float *dt, int bounded, fl
 #define K3_GPU_MAX_KDA_DIM 128
 void k3_gpu_kda_recur(const float *q, const float *k, const float *v, const float *alpha, const float *beta,
                       size_t n, size_t n_heads, size_t dim, float *state, float *o, k3_stream stream);
+
+/* ---- MLA: src/ops/mla.h, with an f16 cache ----
+ *
+ * The absorbed queries are k3_gpu_multiply_heads_q8_0 of k_b, the outputs that of v_b and z. */
+
+/* Appends n rows of `width` to a cache that has `position` rows. */
+void k3_gpu_mla_store(const float *rows, size_t n, size_t width, size_t position, uint16_t *cache,
+                      k3_stream stream);
+
+/* K3's width is the most that registers hold. */
+#define K3_GPU_MAX_MLA_WIDTH 576
+struct k3_gpu_mla {
+    size_t n_heads, qk_dim, pe_dim, kv_rank; /* kv_rank + pe_dim: the width */
+    const uint16_t *cache;                   /* [position + n][width] */
+    size_t position, n;
+};
+
+/* scores[t][h][s] = qk_dim^-1/2 * (absorbed[t][h] . c[s] + the pe part of q[t][h] . k_pe[s]) for s <= position + t.
+ * absorbed: [n][n_heads][kv_rank]; q: [n][n_heads][qk_dim]; scores: [n][n_heads][position + n]. */
+void k3_gpu_mla_scores(const struct k3_gpu_mla *mla, const float *absorbed, const float *q, float *scores,
+                       k3_stream stream);
+
+/* z[t][h] = sum over s <= position + t of softmax(scores[t][h])[s] * c[s]; z: [n][n_heads][kv_rank]. */
+void k3_gpu_mla_values(const struct k3_gpu_mla *mla, const float *scores, float *z, k3_stream stream);
 
 #ifdef __cplusplus
 }

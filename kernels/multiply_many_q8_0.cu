@@ -3,6 +3,7 @@
  * FORMULA. That of multiply_q8_0.cu, with its order of additions: the sum of a block is one matrix product of depth 32, an exact
  * integer; then y += dw * dx * sum, block after block.
  * LAYOUT. struct k3_gpu_q8_0 and k3_gpu_acts.
+ * Heads are the third dimension of the grid.
  * MAPPING. A block of threads makes ROWS x TOKENS values of y; each of its 8 warps WARP_ROWS x WARP_TOKENS of them, 2 x 4
  * products of 16 x 8, whose values lie in registers. Of the 32 lanes' values in k3_mma_s8 a lane has 2 rows and 2 tokens.
  * DEPTH blocks of the rows and the tokens at a time are copied to shared memory, while those before are multiplied. A row
@@ -48,6 +49,7 @@ struct operands {
     K3_CONSTANT(int4) xq;
     K3_CONSTANT(float) xd;
     size_t n_rows, n_tokens, n_blocks;
+    size_t stride; /* blocks from one token to the next */
 };
 
 /* Starts to fill the tiles with `depth` blocks from `block` on. What is beyond the last row or token is a copy of it. */
@@ -65,7 +67,7 @@ K3_DEVICE void fill(tiles to, operands from, size_t first_row, size_t first_toke
             size_t t =
                 first_token + line - ROWS < from.n_tokens ? first_token + line - ROWS : from.n_tokens - 1;
             k3_copy_16(to.xq + ((line - ROWS) * PITCH + part * 4),
-                       from.xq + ((t * from.n_blocks + block) * 2 + part));
+                       from.xq + ((t * from.stride + block) * 2 + part));
         }
     }
     k3_copy_end_group();
@@ -74,11 +76,11 @@ K3_DEVICE void fill(tiles to, operands from, size_t first_row, size_t first_toke
         if (b >= depth) continue;
         if (line < ROWS) {
             size_t row = first_row + line < from.n_rows ? first_row + line : from.n_rows - 1;
-            to.wd[line * DEPTH + b] = k3_f32_from_f16(from.wd[row * from.n_blocks + block + b]);
+            to.wd[line * DEPTH + b] = k3_widen(from.wd[row * from.n_blocks + block + b]);
         } else {
             size_t t =
                 first_token + line - ROWS < from.n_tokens ? first_token + line - ROWS : from.n_tokens - 1;
-            to.xd[(line - ROWS) * DEPTH + b] = from.xd[t * from.n_blocks + block + b];
+            to.xd[(line - ROWS) * DEPTH + b] = from.xd[t * from.stride + block + b];
         }
     }
 }
@@ -118,7 +120,9 @@ K3_KERNEL multiply_many(K3_CONSTANT(int4) wq, K3_CONSTANT(uint16_t) wd, size_t n
     K3_SHARED(int, token_words, TOKEN_WORDS);
     K3_SHARED(float, row_scales, ROW_SCALES);
     K3_SHARED(float, token_scales, TOKEN_SCALES);
-    operands from = {wq, wd, xq, xd, n_rows, n_tokens, n_blocks};
+    size_t head = blockIdx.z, from_row = head * n_rows * n_blocks;
+    operands from = {wq + from_row * 2, wd + from_row, xq + head * n_blocks * 2, xd + head * n_blocks, n_rows,
+                     n_tokens,          n_blocks,      gridDim.z * n_blocks};
     tiles both = {row_words, token_words, row_scales, token_scales};
     size_t first_row = (size_t)blockIdx.x * ROWS, first_token = (size_t)blockIdx.y * TOKENS;
     unsigned warp = threadIdx.x / K3_LANES, lane = threadIdx.x % K3_LANES;
@@ -148,14 +152,16 @@ K3_KERNEL multiply_many(K3_CONSTANT(int4) wq, K3_CONSTANT(uint16_t) wd, size_t n
     for (unsigned j = 0; j < 4; j++) {
         size_t r = first_row + row + 16 * m + lane / 4 + j / 2 * 8;
         size_t t = first_token + token + 8 * n + lane % 4 * 2 + j % 2;
-        if (r < n_rows && t < n_tokens) y[t * n_rows + r] = sums[m][n][j];
+        if (r < n_rows && t < n_tokens) y[(t * gridDim.z + head) * n_rows + r] = sums[m][n][j];
     }
 }
 
 extern "C" void k3_gpu_multiply_many_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts,
-                                          size_t n, float *y, k3_stream stream)
+                                          size_t n_heads, size_t n, float *y, k3_stream stream)
 {
-    dim3 blocks((unsigned)((w->rows + ROWS - 1) / ROWS), (unsigned)((n + TOKENS - 1) / TOKENS));
-    K3_LAUNCH(multiply_many, blocks, THREADS, stream, (const int4 *)w->q, w->d, w->rows, w->cols / 32,
+    size_t n_rows = w->rows / n_heads;
+    dim3 blocks((unsigned)((n_rows + ROWS - 1) / ROWS), (unsigned)((n + TOKENS - 1) / TOKENS),
+                (unsigned)n_heads);
+    K3_LAUNCH(multiply_many, blocks, THREADS, stream, (const int4 *)w->q, w->d, n_rows, w->cols / 32,
               (const int4 *)acts->q, acts->d, n, y);
 }

@@ -13,7 +13,7 @@ K3_KERNEL rows(K3_CONSTANT(int8_t) q, K3_CONSTANT(uint16_t) d, K3_CONSTANT(int32
 {
     size_t from = (size_t)ids[blockIdx.x] * cols, to = blockIdx.x * cols;
     for (size_t i = threadIdx.x; i < cols; i += THREADS)
-        y[to + i] = k3_f32_from_f16(d[(from + i) / 32]) * (float)q[from + i];
+        y[to + i] = k3_widen(d[(from + i) / 32]) * (float)q[from + i];
 }
 
 extern "C" void k3_gpu_rows_q8_0(const struct k3_gpu_q8_0 *table, const int32_t *ids, size_t n, float *y,

@@ -31,7 +31,7 @@ static struct k3_gpu_acts round_both(const float *x, size_t n, size_t cols, unsi
     struct k3_gpu_acts acts = {unwritten("acts.q", n * cols),
                                unwritten("acts.d", n * cols / 32 * sizeof(float))};
     size_t stride = k3_act_bytes(K3_ACT_Q8_0, cols);
-    k3_gpu_round_q8_0(on_device("x", x, n * cols * sizeof *x), n, cols, &acts, NULL);
+    k3_gpu_round_q8_0(on_device("x", x, n * cols * sizeof *x), n, cols, cols, &acts, NULL);
     for (size_t t = 0; t < n; t++) k3_round_q8_0(x + t * cols, rounded + t * stride, cols);
     return acts;
 }
