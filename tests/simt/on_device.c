@@ -112,13 +112,3 @@ void same_floats(const char *what, const float *device_got, const float *want, s
         if (k3_f32_bits(got[i]) != k3_f32_bits(want[i]) && !(isnan(got[i]) && isnan(want[i])))
             fail_msg("%s[%zu] is %.9g, expected %.9g", what, i, (double)got[i], (double)want[i]);
 }
-
-void near_floats(const char *what, const float *device_got, const float *want, size_t n, float tolerance)
-{
-    const float *got = taken_back(device_got, n * sizeof *got);
-    float largest = 0;
-    for (size_t i = 0; i < n; i++) largest = fmaxf(largest, fabsf(want[i]));
-    for (size_t i = 0; i < n; i++)
-        if (!(fabsf(got[i] - want[i]) <= tolerance * largest))
-            fail_msg("%s[%zu] is %.9g, expected %.9g", what, i, (double)got[i], (double)want[i]);
-}

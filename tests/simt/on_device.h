@@ -35,9 +35,6 @@ void *taken_back(const void *device, size_t bytes);
 void same_bits(const char *what, const void *got, const void *want, size_t n, size_t bytes_each);
 void same_floats(const char *what, const float *device_got, const float *want, size_t n);
 
-/* Within `tolerance` of the largest |want|. */
-void near_floats(const char *what, const float *device_got, const float *want, size_t n, float tolerance);
-
 /* The CPU, with the portable kernels. */
 extern struct k3_compute cpu;
 

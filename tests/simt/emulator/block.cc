@@ -42,6 +42,8 @@ static thread threads[max_threads];
 static fiber host;
 static thread *running; /* NULL: the host */
 static unsigned n_done, n_at_barrier;
+static unsigned waiting[max_threads / warp_lanes],
+    gone[max_threads / warp_lanes]; /* lanes in a meeting; DONE ones */
 
 position here;
 
@@ -116,6 +118,7 @@ static void run_thread()
     fiber_entered();
     current.body(current.context);
     running->state = DONE;
+    gone[now.warp] |= 1u << now.lane;
     n_done++;
     if (n_at_barrier) {
         const thread *t = threads;
@@ -166,6 +169,8 @@ static void run_block()
     now.block_start = ++now.interval;
     n_done = n_at_barrier = 0;
     copy_forget();
+    memset(waiting, 0, sizeof waiting);
+    memset(gone, 0, sizeof gone);
     for (unsigned i = 0; i < current.n_threads; i++) {
         thread *t = &threads[i];
         unsigned row = i / current.threads.x;
@@ -211,47 +216,56 @@ void block_barrier(place at)
     for (unsigned i = 0; i < current.n_threads; i++) threads[i].state = READY;
 }
 
-/* That the lanes of `mask` can all come. True: they are all here. */
-static bool check_lanes(const char *what, unsigned mask, place at, thread *lanes, unsigned n_lanes)
+/* That the lanes of `mask` can all come. */
+static void check_lanes(const thread *me, const thread *lanes)
 {
-    bool complete = true;
-    if (!(mask >> now.lane & 1))
-        fail("lane %u is in %s in %s:%d, whose mask %08x leaves it out", now.lane, what, short_name(at.file),
-             at.line, mask);
-    for (unsigned l = 0; l < warp_lanes; l++) {
-        if (!(mask >> l & 1) || l == now.lane) continue;
-        if (l >= n_lanes || lanes[l].state == DONE)
-            fail("%s in %s:%d waits for lane %u, which %s", what, short_name(at.file), at.line, l,
-                 l >= n_lanes ? "does not exist" : "has left the kernel");
-        if (lanes[l].state != IN_WARP) {
-            complete = false;
-        } else if (lanes[l].what != what || lanes[l].mask != mask || lanes[l].at.line != at.line) {
-            fail("it is in %s in %s:%d with mask %08x, but lane %u is in %s in line %d with mask %08x", what,
-                 short_name(at.file), at.line, mask, l, lanes[l].what, lanes[l].at.line, lanes[l].mask);
-        }
+    unsigned n_lanes = current.n_threads - now.warp * warp_lanes, never = gone[now.warp];
+    if (n_lanes < warp_lanes) never |= all_lanes << n_lanes;
+    if (!(me->mask >> now.lane & 1))
+        fail("lane %u is in %s in %s:%d, whose mask %08x leaves it out", now.lane, me->what,
+             short_name(me->at.file), me->at.line, me->mask);
+    if (me->mask & never) {
+        unsigned l = static_cast<unsigned>(__builtin_ctz(me->mask & never));
+        fail("%s in %s:%d waits for lane %u, which %s", me->what, short_name(me->at.file), me->at.line, l,
+             lanes[l].state == DONE && l < n_lanes ? "has left the kernel" : "does not exist");
     }
-    return complete;
+}
+
+/* That lane l waits in the same operation. */
+static void check_same(const thread *me, const thread *lanes, unsigned l)
+{
+    const thread *other = &lanes[l];
+    if (other->what != me->what || other->mask != me->mask || other->at.line != me->at.line)
+        fail("it is in %s in %s:%d with mask %08x, but lane %u is in %s in line %d with mask %08x", me->what,
+             short_name(me->at.file), me->at.line, me->mask, l, other->what, other->at.line, other->mask);
 }
 
 void warp_meet(const char *what, unsigned mask, void *payload, void (*compute)(void *const *, unsigned),
                place at)
 {
     thread *me = running, *lanes = threads + now.warp * warp_lanes;
-    unsigned n_lanes = current.n_threads - now.warp * warp_lanes;
+    unsigned *waits = &waiting[now.warp], met = *waits & mask;
     me->what = what;
     me->at = at;
     me->mask = mask;
     me->payload = payload;
-    if (!check_lanes(what, mask, at, lanes, n_lanes)) {
+    check_lanes(me, lanes);
+    if (met) check_same(me, lanes, static_cast<unsigned>(__builtin_ctz(met)));
+    if ((met | 1u << now.lane) != mask) {
+        *waits |= 1u << now.lane;
         wait_as(IN_WARP);
         return;
     }
     void *payloads[warp_lanes] = {};
-    for (unsigned l = 0; l < warp_lanes; l++)
-        if (mask >> l & 1) payloads[l] = lanes[l].payload;
+    for (unsigned l = 0; l < warp_lanes; l++) {
+        if (!(mask >> l & 1)) continue;
+        check_same(me, lanes, l);
+        payloads[l] = lanes[l].payload;
+    }
     compute(payloads, mask);
     for (unsigned l = 0; l < warp_lanes; l++)
         if (mask >> l & 1) lanes[l].state = READY;
+    *waits &= ~mask;
 }
 
 void warp_barrier(unsigned mask, place at)

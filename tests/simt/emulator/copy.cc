@@ -23,6 +23,7 @@ static struct thread_copies {
     copy list[max_copies];
     unsigned n, group;
 } copies[1024];
+static bool any; /* copy was started */
 
 static thread_copies *mine()
 {
@@ -31,6 +32,8 @@ static thread_copies *mine()
 
 void copy_forget()
 {
+    if (!any) return;
+    any = false;
     for (thread_copies &c : copies) {
         for (unsigned i = 0; i < c.n; i++) c.list[i].memory->in_flight[c.list[i].index] = 0;
         c.n = c.group = 0;
@@ -42,6 +45,7 @@ void copy_start(shared_memory *m, size_t index, const void *from)
     thread_copies *c = mine();
     if (c->n == max_copies) fail("it has more than %u elements under way", max_copies);
     check_shared_write(m, index);
+    any = true;
     m->in_flight[index] = 1;
     copy *one = &c->list[c->n++];
     one->memory = m;

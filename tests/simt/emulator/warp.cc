@@ -51,20 +51,15 @@ unsigned ballot(unsigned mask, bool predicate, place at)
 
 /* Element (row, k) of A, (k, column) of B and (row, column) of C: whose they are, and which. The layout of
  * mma.m16n8k32 in the PTX manual, "Matrix Fragments". */
-static int byte_of(int word, unsigned i)
-{
-    return static_cast<signed char>(static_cast<unsigned>(word) >> 8 * i);
-}
-
 static void multiply_fragments(void *const *payloads, unsigned)
 {
     for (unsigned row = 0; row < 16; row++)
         for (unsigned column = 0; column < 8; column++) {
             int sum = 0;
-            for (unsigned k = 0; k < 32; k++) {
+            for (unsigned k = 0; k < 32; k += 4) {
                 const mma_payload *a = static_cast<mma_payload *>(payloads[row % 8 * 4 + k % 16 / 4]);
                 const mma_payload *b = static_cast<mma_payload *>(payloads[column * 4 + k % 16 / 4]);
-                sum += byte_of(a->a[row / 8 + k / 16 * 2], k % 4) * byte_of(b->b[k / 16], k % 4);
+                sum = k3_dp4a(a->a[row / 8 + k / 16 * 2], b->b[k / 16], sum);
             }
             static_cast<mma_payload *>(payloads[row % 8 * 4 + column / 2])->c[row / 8 * 2 + column % 2] +=
                 sum;
