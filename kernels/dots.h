@@ -2,8 +2,8 @@
  *
  * src/quant/portable.c adds the products of elements i to the partial sum i % 16, then the 16 sums in pairs, then the
  * products of the last n % 16 elements. Here 16 lanes hold the 16 sums, a half warp: lane l of it adds elements l,
- * l + 16 .., which are 64 bytes side by side for the 16 together, and the pairs are four shuffles. Both halves of a warp
- * shuffle together, so all its lanes must come. */
+ * l + 16 .., which are 64 bytes side by side for the 16 together, and the pairs are four shuffles. Both halves of a
+ * warp shuffle together, so all its lanes must come. */
 #ifndef K3_KERNELS_DOTS_H
 #define K3_KERNELS_DOTS_H
 
@@ -18,8 +18,8 @@ K3_DEVICE float k3_add_sums(float s)
     return s;
 }
 
-/* The dot product of n elements of a and b, to all lanes of the half warp. A and B are pointers to device memory or shared
- * arrays. */
+/* The dot product of n elements of a and b, to all lanes of the half warp. A and B are pointers to device memory or
+ * shared arrays. */
 template <typename A, typename B> K3_DEVICE float k3_half_warp_dot(A a, B b, size_t n)
 {
     size_t whole = n - n % K3_SUMS;

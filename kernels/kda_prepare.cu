@@ -4,8 +4,8 @@
  *   conv        u[t][c] = silu(sum_j taps[c][j] z[t + j][c]), j in order
  *   normalise   x = x * (scale / sqrt(dot(x, x) + 1e-6)), dot in the order of dots.h
  *   decay       alpha = exp(g), g = floor * sigmoid(-a[h] (r + dt)), or a[h] * softplus(r + dt) without a bounded gate
- * MAPPING. conv and decay: one thread for each token and channel, tokens in the second dimension of the grid. normalise:
- * a half warp for each row.
+ * MAPPING. conv and decay: one thread for each token and channel, tokens in the second dimension of the grid.
+ * normalise: a half warp for each row.
  * COST for each token and channel: conv 4 + 4 n_taps bytes from the cache, 8 from memory; normalise 4 read, 4 written;
  * decay the same, and some 60 operations. Bound: memory, or latency for one token. */
 #include "dots.h"

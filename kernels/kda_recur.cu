@@ -3,10 +3,10 @@
  * FORMULA. src/ops/kda_recur.c, whose head comment defines D, c, A, P, U: nothing in it can overflow, whatever the
  * gate. The order of additions is the CPU's too, and dots are those of dots.h.
  * LAYOUT. state [head][value][key], so that a row is one value channel.
- * MAPPING. A block of threads for each head and SLICE of its value channels; the channels are independent of each other.
- * A half warp keeps CHANNELS rows of the state in registers from the first chunk to the last, keys l, l + 16 .. in lane l.
- * What a chunk needs besides the state (`prepare`) is made in shared memory by each of the dim / SLICE blocks again:
- * a fifth of the work, and none of it in decode.
+ * MAPPING. A block of threads for each head and SLICE of its value channels; the channels are independent of each
+ * other. A half warp keeps CHANNELS rows of the state in registers from the first chunk to the last, keys l, l + 16
+ * .. in lane l. What a chunk needs besides the state (`prepare`) is made in shared memory by each of the dim / SLICE
+ * blocks again: a fifth of the work, and none of it in decode.
  * COST. The state is read and written once a call, 2 * 4 * dim^2 bytes a head: 12.6 MB for a layer of K3. A token is
  * 6 dim^2 multiply-adds a head, its share of the chunk 3 C dim more. Bound: decode memory; prefill the shuffles that
  * add 16 lanes, 4 for each 2 dim multiply-adds of a half warp. */
@@ -73,8 +73,8 @@ K3_DEVICE void prepare(inputs in, chunk w, unsigned m, unsigned dim)
 
 typedef k3_lanes_row<KEYS> row; /* of the state */
 
-/* The chunk's outputs of one value channel, and its row as the chunk leaves it. v, o: the channel at the first token; u: [CHUNK],
- * of this half warp alone. */
+/* The chunk's outputs of one value channel, and its row as the chunk leaves it. v, o: the channel at the first token;
+ * u: [CHUNK], of this half warp alone. */
 K3_DEVICE void advance(inputs in, chunk w, unsigned m, unsigned dim, K3_CONSTANT(float) v, K3_GLOBAL(float) o,
                        bool exists, K3_SHARED_OF(float) u, row &r)
 {

@@ -46,8 +46,8 @@ void k3_gpu_round_q8_0(const float *x, size_t n, size_t cols, size_t stride, con
 void k3_gpu_multiply_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n, float *y,
                           k3_stream stream);
 
-/* The same for each head h: y[t][h] = W[h] acts[t][h], W a stack of n_heads matrices, w->rows of all together. The second is what
- * the first does for more than 8 tokens. */
+/* The same for each head h: y[t][h] = W[h] acts[t][h], W a stack of n_heads matrices, w->rows of all together. The
+ * second is what the first does for more than 8 tokens. */
 void k3_gpu_multiply_heads_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n_heads,
                                 size_t n, float *y, k3_stream stream);
 void k3_gpu_multiply_many_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n_heads,
@@ -65,12 +65,12 @@ void k3_gpu_rms_norm(const float *x, const float *w, float eps, size_t n, size_t
 
 /* ---- AttnRes ---- */
 
-/* Bank and stream of a batch are one array: [n_bank + 1][batch][width], the stream last. To bank the stream is to count
- * one more, so that a new stream begins behind it. roots: [n_bank + 1][batch], sqrt(mean(c^2) + eps) of each row; those
- * of the bank are known from when each was the stream, that of the stream is written here.
+/* Bank and stream of a batch are one array: [n_bank + 1][batch][width], the stream last. To bank the stream is to
+ * count one more, so that a new stream begins behind it. roots: [n_bank + 1][batch], sqrt(mean(c^2) + eps) of each
+ * row; those of the bank are known from when each was the stream, that of the stream is written here.
  *
- * y[i] = sum_j prob_j c_j[t], prob = softmax_j(score . c_j[t] / root_j[t]) for rows t = rows[i] (NULL: i) of the batch,
- * i < n. probs: [n][n_bank + 1], may be NULL. */
+ * y[i] = sum_j prob_j c_j[t], prob = softmax_j(score . c_j[t] / root_j[t]) for rows t = rows[i] (NULL: i) of the
+ * batch, i < n. probs: [n][n_bank + 1], may be NULL. */
 void k3_gpu_mix(const float *streams, float *roots, size_t n_bank, size_t batch, const float *score,
                 float eps, const uint32_t *rows, size_t n, size_t width, float *y, float *probs,
                 k3_stream stream);
@@ -88,8 +88,8 @@ void k3_gpu_sigmoid(float *x, size_t n, k3_stream stream);
 
 /* ---- router ---- */
 
-/* k3_route of src/ops/ffn.h. probs: [n][n_experts], logits that become sigmoids; ids, weights: [n][top_k]. n_experts is
- * at most K3_GPU_MAX_EXPERTS, top_k at most K3_GPU_MAX_TOP_K. */
+/* k3_route of src/ops/ffn.h. probs: [n][n_experts], logits that become sigmoids; ids, weights: [n][top_k]. n_experts
+ * is at most K3_GPU_MAX_EXPERTS, top_k at most K3_GPU_MAX_TOP_K. */
 #define K3_GPU_MAX_EXPERTS 2048
 #define K3_GPU_MAX_TOP_K   64
 void k3_gpu_route(float *probs, const float *bias, size_t n, size_t n_experts, size_t top_k, int normalise,

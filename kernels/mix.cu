@@ -9,8 +9,8 @@
  * adds the products of dot j to its 16 sums (see rms_norm.cu). K3 has at most 10, so one round. Then one
  * thread for each source does its part of the softmax, but all add the sum, in order; and all take elements 512 apart
  * of y.
- * COST. 4 (n_bank + 1) bytes for each element, read twice, the second time from the cache, and 4 written: 258 KB with 8
- * banked rows at K3's width. Bound: latency; it is one block of threads for a token. */
+ * COST. 4 (n_bank + 1) bytes for each element, read twice, the second time from the cache, and 4 written: 258 KB with
+ * 8 banked rows at K3's width. Bound: latency; it is one block of threads for a token. */
 #include "dots.h"
 #include "kernels.h"
 

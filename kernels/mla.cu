@@ -1,20 +1,21 @@
 /* mla.cu - attention over the cache of MLA, absorbed: all heads share its rows, which are key and value.
  *
- * FORMULA. src/ops/mla.c: keys in blocks of 64; with m the largest score so far, l and z are sums of exp(score - m) and
- * exp(score - m) * c; a larger m of a block rescales both. Scores are dots in the order of dots.h; sums over keys are in the
- * order of the keys.
+ * FORMULA. src/ops/mla.c: keys in blocks of 64; with m the largest score so far, l and z are sums of exp(score - m)
+ * and exp(score - m) * c; a larger m of a block rescales both. Scores are dots in the order of dots.h; sums over keys
+ * are in the order of the keys.
  * LAYOUT. cache: rows of c, then the shared part of the key, f16.
  * MAPPING.
  *   store   one thread for each value
- *   scores  a block of threads for KEYS keys, a token and HEADS heads, whose queries are in shared memory. A half warp keeps a
- *           key in registers and takes the dot with each of them
- *   values  a block of threads for a token, HEADS heads and VALUES elements of c, one for each thread. The threads bring
- *           exp(score - m) of 64 keys and HEADS heads into shared memory, then each adds the keys to its z, and to an l of its own
+ *   scores  a block of threads for KEYS keys, a token and HEADS heads, whose queries are in shared memory. A half
+ *           warp keeps a key in registers and takes the dot with each of them
+ *   values  a block of threads for a token, HEADS heads and VALUES elements of c, one for each thread. The threads
+ *           bring exp(score - m) of 64 keys and HEADS heads into shared memory, then each adds the keys to its z, and to an
+ *           l of its own
  * A token's keys are not divided among blocks of threads, for the sums are a chain; heads and elements are enough to
  * fill the device: 96 * 512 at K3's dimensions.
- * COST. A key is 2 * width bytes from memory, and from the cache for every other HEADS heads. Per head and key width + kv_rank
- * multiplications and additions, and kv_rank / VALUES * HEADS exp for HEADS heads. Bound: for one token and a short cache latency,
- * for a long one the additions, 3 for each of kv_rank and head and key. */
+ * COST. A key is 2 * width bytes, from memory once and from the cache for the other heads, HEADS at a time. A head and
+ * a key take width + kv_rank multiplications and additions, and kv_rank / VALUES exp. Bound, on paper: for one token and a
+ * short cache latency, for a long one arithmetic. */
 #include "dots.h"
 #include "kernels.h"
 

@@ -1,17 +1,16 @@
 /* multiply_many_q8_0.cu - q8_0 weights times q8_0 activations for many tokens, on the matrix units.
  *
- * FORMULA. That of multiply_q8_0.cu, with its order of additions: the sum of a block is one matrix product of depth 32, an exact
- * integer; then y += dw * dx * sum, block after block.
+ * FORMULA. That of multiply_q8_0.cu, with its order of additions: the sum of a block is one matrix product of depth
+ * 32, an exact integer; then y += dw * dx * sum, block after block.
  * LAYOUT. struct k3_gpu_q8_0 and k3_gpu_acts.
- * Heads are the third dimension of the grid.
- * MAPPING. A block of threads makes ROWS x TOKENS values of y; each of its 8 warps WARP_ROWS x WARP_TOKENS of them, 2 x 4
- * products of 16 x 8, whose values lie in registers. Of the 32 lanes' values in k3_mma_s8 a lane has 2 rows and 2 tokens.
- * DEPTH blocks of the rows and the tokens at a time are copied to shared memory, while those before are multiplied. A row
- * there is PITCH words, 4 more than it needs: the 8 rows of a fragment then lie in different banks.
- * COST. 1.06 bytes for each weight, read once for each TOKENS of them from the cache or memory. For a block of 32 products a lane's
- * share of 8 matrix products is 32 values, each with 3 multiplications and additions and a conversion to f32: at 32
- * products for 4 operations these are as many as the matrix units' time allows. Bound: arithmetic, from about 100
- * tokens on. */
+ * MAPPING. A block of threads makes ROWS x TOKENS values of y; each of its 8 warps WARP_ROWS x WARP_TOKENS of them,
+ * M x N products of 16 x 8, whose values lie in registers: a lane has 2 rows and 2 tokens of each (k3_mma_s8).
+ * DEPTH blocks of the rows and the tokens at a time are copied to shared memory, while those before are multiplied.
+ * A row there is PITCH words, 4 more than it needs: the 8 rows of a fragment then lie in different banks. Heads are
+ * the third dimension of the grid.
+ * COST. 1.06 bytes for each weight, read once for each TOKENS of them from the cache or memory. For 8 matrix products
+ * of a warp a lane adds 32 values, each with 3 multiplications and additions and a conversion: 4 operations for 32
+ * products. Bound, on paper: those operations, once there are tokens enough to hide the weights' reads. */
 #include "kernels.h"
 #include "simt.h"
 
@@ -52,7 +51,8 @@ struct operands {
     size_t stride; /* blocks from one token to the next */
 };
 
-/* Starts to fill the tiles with `depth` blocks from `block` on. What is beyond the last row or token is a copy of it. */
+/* Starts to fill the tiles with `depth` blocks from `block` on. What is beyond the last row or token is a copy of it.
+ * */
 K3_DEVICE void fill(tiles to, operands from, size_t first_row, size_t first_token, size_t block,
                     unsigned depth)
 {

@@ -3,13 +3,12 @@
  * FORMULA. y[t][r] = sum over blocks b, in order, of dw[r][b] * dx[t][b] * (sum of the 32 products of q): the
  * definition of src/quant/portable.c, with its order of additions.
  * LAYOUT. struct k3_gpu_q8_0 and k3_gpu_acts: 16 aligned bytes are half a block.
- * Heads are the second dimension of the grid; the rows of the matrix and of the activations are divided among them.
  * MAPPING. ROWS rows for each block of threads, two for each of its four warps. For a TILE of blocks of these rows,
  *   1. two lanes take a block, 16 weights each, for every column: 4 dp4a, one shuffle to add the halves; the term
  *      dw * dx * sum goes to shared memory;
  *   2. one thread for each row and column adds the tile's terms in their order.
  * The second step is a chain of TILE additions, but only a few lanes of one warp do it while other blocks of threads
- * read.
+ * read. Heads are the second dimension of the grid.
  * COST. 1.06 bytes for each weight, read once for all COLUMNS; the activations come from the cache. For a weight and a
  * column 1/4 dp4a and 1/32 of 3 multiplications and additions. Bound: memory, for up to 8 columns. */
 #include "kernels.h"

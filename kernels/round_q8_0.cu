@@ -3,8 +3,8 @@
  * FORMULA. src/quant/round.c, q8_0: for each 32 values, d = f16(amax / 127), q = round(x * (127 / amax)). A block with
  * an infinity or a NaN gets d = NaN, q = 0; one that is too small for 127 / amax gets zeros.
  * LAYOUT. Rows of x are whole numbers of blocks, `stride` apart; the result struct k3_gpu_acts.
- * MAPPING. A warp rounds a block, one value a lane. The largest bits of |x| are found by five shuffles: they are ordered
- * as the values are, and the largest does not depend on the order.
+ * MAPPING. A warp rounds a block, one value a lane. The largest bits of |x| are found by five shuffles: they are
+ * ordered as the values are, and the largest does not depend on the order.
  * COST. 4 bytes read and 1.13 written for each value. Bound: latency; K3's widest row is 135 KB. */
 #include "kernels.h"
 #include "simt.h"

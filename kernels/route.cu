@@ -1,12 +1,12 @@
 /* route.cu - which experts a token goes to, and their weights.
  *
- * FORMULA. prob = sigmoid(logit); the top_k largest prob + bias, the lower index where two are equal, best first; their
- * weights are prob, divided by the sum of the chosen if `normalise`, times `scale` (architecture.md section 7).
- * MAPPING. A block of threads for each token. A thread ranks every 256th expert: how many have a larger score, or the same and a
- * lower index. Ranks are all different, so the expert of rank r < top_k writes itself to place r: no sort, and one
- * barrier. The weights' sum has top_k terms, which one thread adds in order.
- * COST. n_experts^2 comparisons, 160,000 with 400 experts, 625 for a thread, which read the same shared value as their neighbours.
- * Bound: latency of shared memory. */
+ * FORMULA. prob = sigmoid(logit); the top_k largest prob + bias, the lower index where two are equal, best first;
+ * their weights are prob, divided by the sum of the chosen if `normalise`, times `scale` (architecture.md section 7).
+ * MAPPING. A block of threads for each token. A thread ranks every 256th expert: how many have a larger score, or the
+ * same and a lower index. Ranks are all different, so the expert of rank r < top_k writes itself to place r: no sort,
+ * and one barrier. The weights' sum has top_k terms, which one thread adds in order.
+ * COST. n_experts^2 comparisons, 160,000 with 400 experts, 625 for a thread, which read the same shared value as
+ * their neighbours. Bound: latency of shared memory. */
 #include "kernels.h"
 #include "simt.h"
 

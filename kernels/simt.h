@@ -98,8 +98,8 @@ K3_DEVICE int k3_dp4a(int a, int b, int sum)
     return __dp4a(a, b, sum);
 }
 
-/* c += A B of all lanes of the warp together: A 16 rows of 32 signed bytes, B 8 columns of 32, C 16 x 8. With g = lane / 4 and
- * i = lane % 4, a lane holds
+/* c += A B of all lanes of the warp together: A 16 rows of 32 signed bytes, B 8 columns of 32, C 16 x 8. With g =
+ * lane / 4 and i = lane % 4, a lane holds
  *     a: bytes 4 i .. 4 i + 3 of rows g and g + 8, then the same 16 bytes further on
  *     b: bytes 4 i .. 4 i + 3 of column g, then the same 16 bytes further on
  *     c: columns 2 i and 2 i + 1 of row g, then of row g + 8 */

@@ -1,5 +1,5 @@
-/* cuda_host.cu - emulator/host.h for a real device, so that the tests of kernels run there as they are. What a device does not
- * check is not reported: only errors of CUDA are. */
+/* cuda_host.cu - emulator/host.h for a real device, so that the tests of kernels run there as they are. What a device
+ * does not check is not reported: only errors of CUDA are. */
 #include "emulator/host.h"
 
 #include <cstdio>

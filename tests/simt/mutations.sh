@@ -14,8 +14,8 @@ trim() {
     printf '%s' "${text%"${text##*[![:space:]]}"}"
 }
 
-# mutate FROM TO RIGHT WRONG: the copy TO of FROM with WRONG instead of RIGHT, which must stand in it once. "~" is the end
-# of a line and the spaces around it.
+# mutate FROM TO RIGHT WRONG: the copy TO of FROM with WRONG instead of RIGHT, which must stand in it once. "~" is the
+# end of a line and the spaces around it.
 mutate() {
     RIGHT=$3 WRONG=$4 awk '
     BEGIN {
@@ -43,18 +43,19 @@ sources_with() {
     esac
 }
 
-# build_and_run FILE TEST: 0 if the test passes, 1 if it fails, 2 if it cannot be built. Objects stand before the library
-# of right kernels, which then has nothing left to give for them.
+# build_and_run FILE TEST: 0 if the test passes, 1 if it fails, 2 if it cannot be built. Objects stand before the
+# library of right kernels, which then has nothing left to give for them.
 build_and_run() {
     local source objects=()
     for source in $(sources_with "$1"); do
         cp -n "$kernels/$source" "$scratch/kernels/"
         printf '#include "%s"\n' "$source" >"$scratch/$source.cc"
-        "$compiler" -I"$scratch/kernels" "${compiler[@]:1}" -O1 -w -c "$scratch/$source.cc" -o "$scratch/$source.o" || return 2
+        "$compiler" -I"$scratch/kernels" "${compiler[@]:1}" -O1 -w -c "$scratch/$source.cc" \
+            -o "$scratch/$source.o" || return 2
         objects+=("$scratch/$source.o")
     done
-    "${compiler[@]}" "$build/tests/simt/test_kernels_$2.p/test_kernels_$2.c.o" "$build/tests/simt/test_kernels_$2.p/on_device.c.o" \
-        "${objects[@]}" "$build/tests/simt/libemulated_kernels.a" "$build/tests/simt/libsimt.a" "$build/libk3.a" \
+    "${compiler[@]}" "$build/tests/simt/test_kernels_$2.p"/{"test_kernels_$2",on_device}.c.o "${objects[@]}" \
+        "$build/tests/simt"/{libemulated_kernels,libsimt}.a "$build/libk3.a" \
         -lcmocka -lm -lpthread -o "$scratch/test" || return 2
     timeout 60 "$scratch/test" >"$scratch/out" 2>&1 && return 0
     return 1

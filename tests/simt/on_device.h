@@ -13,8 +13,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-/* Arrays on the device: with a copy of `host`, or unwritten. They are freed after each test, and so is what `host_floats`
- * returns. */
+/* Arrays on the device: with a copy of `host`, or unwritten. They are freed after each test, and so is what
+ * `host_floats` returns. */
 void *on_device(const char *name, const void *host, size_t bytes);
 void *unwritten(const char *name, size_t bytes);
 

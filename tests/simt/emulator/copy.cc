@@ -1,7 +1,7 @@
 /* copy.cc - cp.async: a copy to shared memory writes when its thread waits for it, as late as it may.
  *
- * It counts as a write twice: when it starts, for then others must have read what was there before, and when it is waited
- * for, for only then a barrier shows it to others. */
+ * It counts as a write twice: when it starts, for then others must have read what was there before, and when it is
+ * waited for, for only then a barrier shows it to others. */
 #include "block.h"
 
 #include <cstring>
