@@ -109,7 +109,7 @@ void k3_gpu_kda_normalise(float *x, size_t n_rows, size_t dim, float scale, k3_s
 void k3_gpu_kda_decay(float *r, const float *a, const float *dt, int bounded, float floor, size_t n,
                       size_t n_heads, size_t dim, k3_stream stream);
 
-/* k3_kda_recur. state: [n_heads][dim][dim], updated. K3's dim is the most that shared memory holds. */
+/* k3_kda_recur. state: [n_heads][key][value], updated. K3's dim is the most that shared memory holds. */
 #define K3_GPU_MAX_KDA_DIM 128
 void k3_gpu_kda_recur(const float *q, const float *k, const float *v, const float *alpha, const float *beta,
                       size_t n, size_t n_heads, size_t dim, float *state, float *o, k3_stream stream);

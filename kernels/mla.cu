@@ -1,21 +1,21 @@
 /* mla.cu - attention over the cache of MLA, absorbed: all heads share its rows, which are key and value.
  *
- * FORMULA. src/ops/mla.c: keys in blocks of 64; with m the largest score so far, l and z are sums of exp(score - m)
- * and exp(score - m) * c; a larger m of a block rescales both. Scores are dots in the order of dots.h; sums over keys
- * are in the order of the keys.
+ * FORMULA. src/ops/vectors_mla.c: keys in blocks of 64; with m the largest score so far, l and z are sums of
+ * exp(score - m) and exp(score - m) * c; a larger m of a block rescales both. Scores are dots in the order of dots.h,
+ * and so are a block's sums of exp; z is in the order of the keys.
  * LAYOUT. cache: rows of c, then the shared part of the key, f16.
  * MAPPING.
  *   store   one thread for each value
  *   scores  a block of threads for KEYS keys, a token and HEADS heads, whose queries are in shared memory. A half
  *           warp keeps a key in registers and takes the dot with each of them
  *   values  a block of threads for a token, HEADS heads and VALUES elements of c, one for each thread. The threads
- *           bring exp(score - m) of 64 keys and HEADS heads into shared memory, then each adds the keys to its z, and to an
- *           l of its own
+ *           bring exp(score - m) of 64 keys and HEADS heads into shared memory, half warps add these,
+ *           and each thread adds the keys to its z
  * A token's keys are not divided among blocks of threads, for the sums are a chain; heads and elements are enough to
  * fill the device: 96 * 512 at K3's dimensions.
  * COST. A key is 2 * width bytes, from memory once and from the cache for the other heads, HEADS at a time. A head and
- * a key take width + kv_rank multiplications and additions, and kv_rank / VALUES exp. Bound, on paper: for one token and a
- * short cache latency, for a long one arithmetic. */
+ * a key take width + kv_rank multiplications and additions, and kv_rank / VALUES exp. Bound, on paper: for one token
+ * and a short cache latency, for a long one arithmetic. */
 #include "dots.h"
 #include "kernels.h"
 
@@ -65,16 +65,27 @@ K3_KERNEL scores(K3_CONSTANT(float) absorbed, K3_CONSTANT(float) q, K3_CONSTANT(
             row.at[j] = key < seen && i < width ? k3_widen(cache[key * width + i]) : 0;
         }
         for (unsigned h = 0; h < heads; h++) {
-            float score = scale * k3_dot_with_row(queries + h * width, row, width);
+            float score = k3_dot_with_row(queries + h * width, row, width) * scale;
             if (key < seen && lane == 0) out[(t * n_heads + first_head + h) * n_keys + key] = score;
         }
     }
+}
+
+/* Half warp h adds the KEYS weights of head h, in the order of dots.h. */
+K3_DEVICE void add_weights(K3_SHARED_OF(float) weights, unsigned heads, K3_SHARED_OF(float) sums)
+{
+    unsigned h = threadIdx.x / K3_SUMS, lane = threadIdx.x % K3_SUMS;
+    float s = 0;
+    for (unsigned k = lane; h < heads && k < KEYS; k += K3_SUMS) s += weights[h * KEYS + k];
+    s = k3_add_sums(s);
+    if (h < heads && lane == 0) sums[h] = s;
 }
 
 K3_KERNEL values(K3_CONSTANT(float) scores, K3_CONSTANT(uint16_t) cache, unsigned n_heads, unsigned width,
                  unsigned rank, size_t position, size_t n_keys, K3_GLOBAL(float) out)
 {
     K3_SHARED(float, weights, WEIGHTS); /* [HEADS][KEYS]: scores, then exp(score - m) */
+    K3_SHARED(float, sums, HEADS);      /* of a block's weights */
     unsigned first_head = blockIdx.y * HEADS, r = blockIdx.x * VALUES + threadIdx.x;
     unsigned heads = n_heads - first_head < HEADS ? n_heads - first_head : HEADS;
     size_t t = blockIdx.z, seen = position + t + 1;
@@ -88,37 +99,40 @@ K3_KERNEL values(K3_CONSTANT(float) scores, K3_CONSTANT(uint16_t) cache, unsigne
         unsigned count = (unsigned)(seen - first < KEYS ? seen - first : KEYS);
         for (unsigned i = threadIdx.x; i < WEIGHTS; i += THREADS) {
             unsigned h = i / KEYS, k = i % KEYS;
-            if (h < heads && k < count)
-                weights[i] = scores[(t * n_heads + first_head + h) * n_keys + first + k];
+            weights[i] = h < heads && k < count ? scores[(t * n_heads + first_head + h) * n_keys + first + k]
+                                                : -INFINITY;
         }
         k3_sync();
         float higher[HEADS];
         K3_UNROLL
         for (unsigned h = 0; h < HEADS; h++) {
             higher[h] = top[h];
-            for (unsigned k = 0; h < heads && k < count; k++)
-                higher[h] = weights[h * KEYS + k] > higher[h] ? (float)weights[h * KEYS + k] : higher[h];
+            for (unsigned k = 0; k < count; k++) {
+                float score = weights[h * KEYS + k];
+                higher[h] = score > higher[h] ? score : higher[h];
+            }
         }
         k3_sync();
         K3_UNROLL
-        for (unsigned h = 0; h < HEADS; h++) {
-            if (h < heads && threadIdx.x < count)
+        for (unsigned h = 0; h < HEADS; h++)
+            if (h < heads && threadIdx.x < KEYS)
                 weights[h * KEYS + threadIdx.x] = k3_expf(weights[h * KEYS + threadIdx.x] - higher[h]);
+        k3_sync();
+        add_weights(weights, heads, sums);
+        k3_sync();
+        K3_UNROLL
+        for (unsigned h = 0; h < HEADS; h++) {
+            if (h >= heads) continue;
             float rescale = k3_expf(top[h] - higher[h]);
-            sum[h] *= rescale;
+            sum[h] = sum[h] * rescale + sums[h];
             z[h] *= rescale;
             top[h] = higher[h];
         }
-        k3_sync();
         for (unsigned k = 0; k < count; k++) {
             float c = r < rank ? k3_widen(cache[(first + k) * width + r]) : 0;
             K3_UNROLL
-            for (unsigned h = 0; h < HEADS; h++) {
-                if (h >= heads) continue;
-                float weight = weights[h * KEYS + k];
-                sum[h] += weight;
-                z[h] += weight * c;
-            }
+            for (unsigned h = 0; h < HEADS; h++)
+                if (h < heads) z[h] += weights[h * KEYS + k] * c;
         }
         k3_sync();
     }

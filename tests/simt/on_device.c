@@ -18,6 +18,7 @@ int start_cpu(void **state)
     if (k3_pool_create(1, &pool, NULL) != K3_OK) return 1;
     if (k3_compute_create(&cpu, pool, false, 64, 8192, NULL) != K3_OK) return 1;
     cpu.kernels = &k3_kernels_portable;
+    cpu.vectors = &k3_vectors_plain;
     return 0;
 }
 

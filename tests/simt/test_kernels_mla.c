@@ -64,7 +64,7 @@ static float *on_cpu(struct attention a, size_t v_dim, struct k3_matrix v_b)
 {
     struct shape s = a.shape;
     float *o = host_bytes(a.n * s.heads * v_dim * sizeof *o);
-    float *scratch = host_bytes(k3_mla_scratch(s.rank, s.pe) * sizeof *scratch);
+    float *scratch = host_bytes(k3_mla_scratch(s.rank, s.pe, s.qk) * sizeof *scratch);
     struct k3_matrix k_b = k3_matrix_make(K3_TYPE_Q8_0, s.heads * s.rank, s.qk - s.pe, a.k_b);
     struct k3_mla mla = {s.heads, s.qk, s.pe, v_dim, s.rank, k_b, v_b, true, a.cache};
     k3_mla_attend(&cpu, &mla, a.q, a.n, a.position, o, scratch);

@@ -80,8 +80,12 @@ static void check_product(struct test_random *r, size_t rows, size_t cols, size_
     struct k3_gpu_acts acts = round_both(host_floats(r, n * cols, 1), n, cols, rounded);
     struct k3_gpu_q8_0 w = q8_0_on_device("w", blocks, rows, cols);
     k3_gpu_multiply_q8_0(&w, &acts, n, y, NULL);
-    struct k3_matrix matrix = k3_matrix_make(K3_TYPE_Q8_0, rows, cols, blocks);
-    k3_multiply(&cpu, &matrix, (struct k3_acts){rounded, stride}, NULL, n, want);
+    struct k3_job job = {.w = k3_matrix_make(K3_TYPE_Q8_0, rows, cols, blocks),
+                         .acts = {rounded, stride},
+                         .n = n,
+                         .y = want,
+                         .y_stride = rows};
+    k3_multiply(&cpu, &job, 1);
     same_floats("y", y, want, n * rows);
 }
 
