@@ -59,6 +59,11 @@ void k3_gpu_multiply_many_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_
 void k3_gpu_multiply_f32(const float *w, size_t rows, size_t cols, const float *x, size_t n, float *y,
                          k3_stream stream);
 
+/* The same for each head h: y[t][h] = W[h] x[t][h], W a stack of n_heads matrices of `rows` rows; the rows of x, [n][n_heads],
+ * are `stride` floats apart. */
+void k3_gpu_multiply_heads_f32(const float *w, size_t n_heads, size_t rows, size_t cols, const float *x,
+                               size_t stride, size_t n, float *y, k3_stream stream);
+
 /* y[t] = w * x[t] / rms(x[t]) for n rows of `width`, `stride` floats apart in both. y may be x. */
 void k3_gpu_rms_norm(const float *x, const float *w, float eps, size_t n, size_t width, size_t stride,
                      float *y, k3_stream stream);

@@ -124,11 +124,31 @@ static void tokens_of_a_batch_see_what_came_before_them(void **state)
     check(make(&r, k3, 2, 63));
 }
 
+/* As where attn_kv_b was divided on the host. */
+static void products_by_heads_are_those_of_each_head(void **state)
+{
+    (void)state;
+    struct test_random r = {3};
+    const size_t heads = 3, rows = 11, cols = 21, stride = 40, n = 5;
+    const float *w = host_floats(&r, heads * rows * cols, 1), *x = host_floats(&r, n * heads * stride, 1);
+    float *want = host_bytes(n * heads * rows * sizeof *want);
+    for (size_t t = 0; t < n; t++)
+        for (size_t h = 0; h < heads; h++) {
+            struct k3_matrix head = k3_matrix_make(K3_TYPE_F32, rows, cols, w + h * rows * cols);
+            k3_matmul(&cpu, &head, x + (t * heads + h) * stride, 1, want + (t * heads + h) * rows);
+        }
+    float *y = unwritten("y", n * heads * rows * sizeof *y);
+    k3_gpu_multiply_heads_f32(on_device("w", w, heads * rows * cols * sizeof *w), heads, rows, cols,
+                              on_device("x", x, n * heads * stride * sizeof *x), stride, n, y, NULL);
+    same_floats("y", y, want, n * heads * rows);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         KERNEL_TEST(one_token_attends_with_the_bits_of_the_cpu),
         KERNEL_TEST(tokens_of_a_batch_see_what_came_before_them),
+        KERNEL_TEST(products_by_heads_are_those_of_each_head),
     };
     return cmocka_run_group_tests_name("MLA on the device", tests, start_cpu, stop_cpu);
 }
