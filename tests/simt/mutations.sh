@@ -55,7 +55,7 @@ build_and_run() {
         objects+=("$scratch/$source.o")
     done
     "${compiler[@]}" "$build/tests/simt/test_kernels_$2.p"/{"test_kernels_$2",on_device}.c.o "${objects[@]}" \
-        "$build/tests/simt"/{libemulated_kernels,libsimt}.a "$build/libk3.a" \
+        "$build/tests/simt/emulator"/{libemulated_kernels,libsimt}.a "$build/libk3.a" \
         -lcmocka -lm -lpthread -o "$scratch/test" || return 2
     timeout 60 "$scratch/test" >"$scratch/out" 2>&1 && return 0
     return 1
