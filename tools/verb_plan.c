@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define ABOUT                                                                                                \
-    "Usage: k3tool plan [-m FILE] [--ram SIZE] [--json]\n"                                                   \
+    "Usage: k3tool plan [-m FILE] [--ram SIZE] [--gpu N] [--json]\n"                                         \
     "Shows how a model would use the memory of this machine. Only headers are read.\n"                       \
     "The exit status is 1 when the limit is too low; the message says what would do.\n"
 
@@ -32,6 +32,10 @@ static k3_status print_json(const char *path, const struct k3_memory_plan *m, st
         {"experts", m->n_experts},
         {"context", m->context},
         {"batch", m->batch},
+        {"vram_dense_bytes", m->vram_dense},
+        {"vram_scratch_bytes", m->vram_scratch},
+        {"vram_session_bytes", m->vram_sessions},
+        {"vram_limit_bytes", m->vram_limit},
     };
     json_t *object = json_object();
     bool failed = json_object_set_new(object, "model", k3_json_text(path, strlen(path))) != 0;
@@ -69,5 +73,6 @@ int k3_verb_plan(int argc, char **argv)
     if (status == K3_OK && !json)
         k3_out("%s%s", k3_memory_table(&memory, table_text),
                k3_threads_line(&engine.choice, threads, sizeof threads));
+    if (status == K3_OK && !json && memory.no_gpu[0]) k3_out("GPU not used: %s\n", memory.no_gpu);
     return k3_program_end(status, &err);
 }

@@ -89,6 +89,13 @@ struct k3_memory_plan {
     uint32_t n_slots, least_slots, n_experts; /* kept in memory; that are needed; in all layers */
     uint32_t context;                         /* tokens */
     uint32_t batch;                           /* most tokens computed together */
+
+    /* Where a GPU has the dense weights and the sessions, above are 0 for both. */
+    int gpu; /* its number; -1: none */
+    char gpu_name[64];
+    char no_gpu[K3_MESSAGE_MAX]; /* why none, or "" if that is nothing to wonder at */
+    uint64_t vram_limit; /* of its memory, what follows stays below it */
+    uint64_t vram_dense, vram_scratch, vram_sessions;
 };
 
 /* Whether experts of the next layer are guessed, and read before they are asked for. */
@@ -98,8 +105,15 @@ enum k3_lookahead {
     K3_LOOKAHEAD_OFF,
 };
 
+/* A GPU computes all but the experts if the model fits into its memory and it has kernels for it; if not, the log says why
+ * and the CPU computes everything. */
+#define K3_GPU_AUTO  0         /* the one with most memory, if there is one */
+#define K3_GPU_OFF   (-1)      /* none */
+#define K3_GPU(n)    ((n) + 1) /* the one of that number, from 0 on */
+
 struct k3_model_options {
     int threads; /* 0: one per processor the process may use. Never changes results */
+    int gpu;     /* where dense weights and sessions are: see K3_GPU. Never changes results */
     bool exact;  /* reference arithmetic: activations and cache in f32. Slower; the default rounds activations to 8
                     bits where the weights are quantised, and the MLA cache to f16 */
     uint64_t ram;         /* bytes of host memory to stay below; 0: chosen */

@@ -3,6 +3,7 @@
 #define K3_ENGINE_INTERNAL_H
 
 #include "engine/lookahead.h"
+#include "engine/placement.h"
 #include "model/device.h"
 #include "ops/experts.h"
 #include "store/store.h"
@@ -18,6 +19,7 @@ struct k3_model {
     struct k3_plan *plan;
     struct k3_pool *pool;
     struct k3_device *device;
+    struct k3_compute compute; /* with experts, where the device is a GPU; else it is the device's */
     struct k3_store *store;
     struct k3_experts experts;
     struct k3_model_info info;
@@ -55,9 +57,11 @@ struct k3_session {
 /* What progress says a feed is doing. */
 #define K3_FEEDING "reading the prompt"
 
-/* How a host's memory is to be used, before any of it is. K3_ERR_MEMORY when it cannot do. */
+/* How memory is to be used, before any of it is, and by which device; `placement` may be NULL. K3_ERR_MEMORY when it cannot
+ * do. */
 k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_options *options,
-                              int n_threads, struct k3_memory_plan *memory, struct k3_error *err);
+                              int n_threads, struct k3_memory_plan *memory, struct k3_placement *placement,
+                              struct k3_error *err);
 
 /* Takes memory for a session or a copy of one; K3_ERR_MEMORY when the plan has none left. */
 k3_status k3_memory_take(struct k3_model *model, uint64_t bytes, const char *what, struct k3_error *err);

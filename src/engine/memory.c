@@ -9,6 +9,8 @@
 #include "base/cpu.h"
 #include "ops/cpu_device.h"
 
+#include <string.h>
+
 /* Of what the machine has available; the rest is for the page cache, the desktop and the unforeseen. */
 #define SHARE_PERCENT 85
 
@@ -31,6 +33,12 @@
 #define USUAL_BATCH 512
 #define BATCH_PART  8
 
+/* Of what is free in a GPU's memory; the rest is for what its driver takes, and for other programs. */
+#define VRAM_PERCENT 95
+
+/* A context that nobody asked for is at least this. */
+#define LEAST_CONTEXT 4096
+
 /* In hundredths of a GiB, rounded up: a limit that is told must do. */
 static double gib(uint64_t bytes)
 {
@@ -43,20 +51,37 @@ struct request {
     const struct k3_plan *plan;
     const struct k3_model_options *options;
     int n_threads;
-    struct k3_cpu_sizes sizes;
-    uint64_t all, wanted; /* experts; slots that were asked for, 0: as many as fit */
+    struct k3_placement place;
+    uint64_t state, token; /* bytes of a session */
+    uint64_t all, wanted;  /* experts; slots that were asked for, 0: as many as fit */
 };
 
 static uint64_t scratch_of(const struct request *r, uint32_t batch)
 {
-    return k3_cpu_device_sizes(r->plan, r->n_threads, r->options->exact, batch).scratch +
-           k3_experts_bytes(&r->plan->hp, batch);
+    uint64_t experts = k3_experts_bytes(&r->plan->hp, batch);
+    if (r->place.backend) return experts + k3_compute_bytes(batch, k3_longest_row(r->plan), r->n_threads);
+    return experts + k3_cpu_device_sizes(r->plan, r->n_threads, r->options->exact, batch).scratch;
+}
+
+static uint64_t vram_scratch_of(const struct request *r, uint32_t batch)
+{
+    return r->place.backend ? r->place.backend->sizes(r->plan, batch).scratch : 0;
+}
+
+static uint64_t rest(uint64_t all, uint64_t taken)
+{
+    return all > taken ? all - taken : 0;
+}
+
+static uint64_t sessions_of(const struct request *r, uint64_t context)
+{
+    return (1 + CHECKPOINTS) * r->state + context * r->token;
 }
 
 /* The largest power of two that fits, and not more than the model was made for. */
 static uint32_t choose_context(const struct k3_hparams *hp, uint64_t room, uint64_t token_bytes)
 {
-    uint32_t made_for = hp->context_length ? hp->context_length : UINT32_MAX, context = 4096;
+    uint32_t made_for = hp->context_length ? hp->context_length : UINT32_MAX, context = LEAST_CONTEXT;
     while (context < made_for && context <= UINT32_MAX / 2 &&
            2 * (uint64_t)context * token_bytes <= room / CONTEXT_PART)
         context *= 2;
@@ -68,12 +93,16 @@ static k3_status plan_with_batch(const struct request *r, uint32_t batch, struct
 {
     m->batch = batch;
     m->scratch = scratch_of(r, batch);
-    uint64_t fixed = m->dense + m->scratch + m->reserve;
-    m->context = r->options->context
-                     ? r->options->context
-                     : choose_context(&r->plan->hp, m->limit > fixed ? m->limit - fixed : 0, r->sizes.token);
-    m->sessions = (1 + CHECKPOINTS) * r->sizes.state + m->context * r->sizes.token;
+    m->vram_scratch = vram_scratch_of(r, batch);
+    uint64_t fixed = m->dense + m->scratch + m->reserve, vram_fixed = m->vram_dense + m->vram_scratch;
+    uint64_t room = r->place.backend ? rest(m->vram_limit, vram_fixed) : rest(m->limit, fixed);
+    m->context = r->options->context ? r->options->context : choose_context(&r->plan->hp, room, r->token);
+    *(r->place.backend ? &m->vram_sessions : &m->sessions) = sessions_of(r, m->context);
     fixed += m->sessions;
+    if (m->vram_sessions > room && r->place.backend)
+        return k3_fail(err, K3_ERR_MEMORY,
+                       "the GPU's memory has %.2f GiB for sessions, but %.2f GiB are needed for %u tokens",
+                       (double)room / ((uint64_t)1 << 30), gib(m->vram_sessions), m->context);
 
     uint64_t least = r->wanted > m->least_slots ? r->wanted : m->least_slots,
              need = fixed + least * m->slot_bytes;
@@ -123,21 +152,66 @@ static k3_status count_slots(struct request *r, const struct k3_memory_plan *m, 
     return o->slots || o->slots_percent > 0 ? k3_store_check_slots(r->plan, r->wanted, err) : K3_OK;
 }
 
-k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_options *o, int n_threads,
-                              struct k3_memory_plan *m, struct k3_error *err)
+/* Whether the GPU has room for the weights, the smallest batch and a session. */
+static k3_status check_vram(const struct request *r, const struct k3_memory_plan *m, struct k3_error *err)
 {
-    struct request r = {plan, o, n_threads, k3_cpu_device_sizes(plan, n_threads, o->exact, LEAST_BATCH),
-                        0,    0};
+    uint64_t context = r->options->context ? r->options->context : choose_context(&r->plan->hp, 0, r->token);
+    uint64_t need = m->vram_dense + vram_scratch_of(r, LEAST_BATCH) + sessions_of(r, context);
+    if (need <= m->vram_limit) return K3_OK;
+    return k3_fail(err, K3_ERR_MEMORY, "GPU %d (%s) has %.2f GiB of memory for this, but %.2f GiB are needed",
+                   r->place.gpu.index, r->place.gpu.name, (double)m->vram_limit / ((uint64_t)1 << 30),
+                   gib(need));
+}
+
+static void place_on_gpu(struct request *r, struct k3_memory_plan *m, struct k3_error *why)
+{
+    struct k3_gpu_sizes sizes = r->place.backend->sizes(r->plan, LEAST_BATCH);
+    r->state = sizes.state;
+    r->token = sizes.token;
+    m->vram_limit = r->place.gpu.free_bytes / 100 * VRAM_PERCENT;
+    m->vram_dense = sizes.dense;
+    m->gpu = r->place.gpu.index;
+    memcpy(m->gpu_name, r->place.gpu.name, sizeof m->gpu_name);
+    if (check_vram(r, m, why) != K3_OK) r->place.backend = NULL;
+}
+
+static void place_on_host(struct request *r, struct k3_memory_plan *m)
+{
+    struct k3_cpu_sizes sizes = k3_cpu_device_sizes(r->plan, r->n_threads, r->options->exact, LEAST_BATCH);
+    r->state = sizes.state;
+    r->token = sizes.token;
+    m->dense = sizes.dense;
+    m->vram_limit = m->vram_dense = 0;
+    m->gpu = -1;
+    m->gpu_name[0] = 0;
+}
+
+/* Who holds weights and sessions, and what these take there. */
+static void place(struct request *r, struct k3_memory_plan *m)
+{
+    struct k3_error why;
+    r->place = k3_placement_choose(r->plan, r->options, &why);
+    if (r->place.backend) place_on_gpu(r, m, &why);
+    if (!r->place.backend) place_on_host(r, m);
+    if (why.status != K3_OK) memcpy(m->no_gpu, why.message, sizeof m->no_gpu);
+}
+
+k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_options *o, int n_threads,
+                              struct k3_memory_plan *m, struct k3_placement *placement, struct k3_error *err)
+{
+    struct request r = {.plan = plan, .options = o, .n_threads = n_threads};
     bool mapped = o->io == K3_IO_MMAP;
     *m = (struct k3_memory_plan){.available = k3_host_memory().available,
-                                 .dense = r.sizes.dense,
                                  .reserve = RESERVE,
                                  .slot_bytes = mapped ? 0 : k3_store_slot_bytes(plan),
                                  .least_slots = mapped ? 0 : k3_store_least_slots(plan),
                                  .n_experts = (uint32_t)k3_store_experts(plan)};
     m->limit = o->ram ? o->ram : m->available ? m->available / 100 * SHARE_PERCENT : UINT64_MAX / 2;
+    place(&r, m);
     k3_status status = count_slots(&r, m, err);
-    return status == K3_OK ? choose_batch(&r, m, err) : status;
+    if (status == K3_OK) status = choose_batch(&r, m, err);
+    if (status == K3_OK && placement) *placement = r.place;
+    return status;
 }
 
 k3_status k3_memory_plan(const char *path, const struct k3_model_options *options,
@@ -148,8 +222,8 @@ k3_status k3_memory_plan(const char *path, const struct k3_model_options *option
     if (!options) options = &defaults;
     k3_status status = k3_plan_open(path, &plan, err);
     if (status != K3_OK) return status;
-    status =
-        k3_memory_make_plan(plan, options, options->threads ? options->threads : k3_cpu_count(), memory, err);
+    status = k3_memory_make_plan(plan, options, options->threads ? options->threads : k3_cpu_count(), memory,
+                                 NULL, err);
     k3_plan_close(plan);
     return status;
 }
@@ -163,7 +237,9 @@ k3_status k3_memory_take(struct k3_model *model, uint64_t bytes, const char *wha
         if (left < bytes)
             return k3_fail(err, K3_ERR_MEMORY,
                            "%s takes %.2f GiB, but the memory limit of %.2f GiB leaves %.2f GiB for it", what,
-                           gib(bytes), gib(model->memory.limit), (double)left / ((uint64_t)1 << 30));
+                           gib(bytes),
+                           gib(model->memory.gpu < 0 ? model->memory.limit : model->memory.vram_limit),
+                           (double)left / ((uint64_t)1 << 30));
     } while (!atomic_compare_exchange_weak(&model->session_memory, &left, left - bytes));
     return K3_OK;
 }

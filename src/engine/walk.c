@@ -160,6 +160,8 @@ k3_status k3_walk(struct k3_session *session, const int32_t *tokens, size_t n, c
     if (status != K3_OK) return status;
     uint64_t start = now(model);
     if (n_rows) dev->ops->logits(dev, rows, n_rows, logits);
+    status = dev->ops->finish(dev, err);
+    if (status != K3_OK) return status;
     watch(model, "logits", -1, start);
     if (n == 1) k3_lookahead_end(&model->lookahead, waited(model));
     session->stats.dense_bytes += model->batch_bytes;

@@ -11,6 +11,7 @@
  *         shared         shared experts
  *         join           experts' sum, latent norm, up, shared part, residual
  *     logits             mix, norm, head, for wanted rows
+ *     finish             whether all of it could be computed
  *
  * From route to join the routed experts are computed elsewhere, from the store; the shared ones fill the time
  * in which it reads. Steps: architecture.md section 2. */
@@ -80,6 +81,10 @@ struct k3_device_ops {
 
     /* logits: [n_rows][V], of the batch's tokens rows[0 .. n_rows-1]. */
     void (*logits)(struct k3_device *dev, const uint32_t *rows, size_t n_rows, float *logits);
+
+    /* Ends the batch: waits for what is still being computed. When the device failed in any of it, the results since
+     * begin are worth nothing. */
+    k3_status (*finish)(struct k3_device *dev, struct k3_error *err);
 };
 
 #endif

@@ -8,7 +8,8 @@
  * bind.c     finds the tensor of every role
  * plan.c     the public plan
  * census.c   the public census
- * values.c   checks of values, at load */
+ * values.c   checks of values, at load
+ * weights.c  reading dense weights */
 #ifndef K3_MODEL_INTERNAL_H
 #define K3_MODEL_INTERNAL_H
 

@@ -2,6 +2,7 @@
 #include "ops/cpu_internal.h"
 
 #include "base/memory.h"
+#include "model/weights.h"
 #include "ops/ffn.h"
 #include "ops/mla.h"
 
@@ -49,8 +50,7 @@ static void lay_out(struct k3_cpu_scratch *s, struct k3_layout *l, const struct 
     for (size_t i = 0; i < n_bank; i++) s->bank[i] = k3_layout_add(l, batch * hp->n_embd, f);
 }
 
-/* The longest row of any matrix, experts included. */
-static size_t longest_row(const struct k3_plan *plan)
+size_t k3_longest_row(const struct k3_plan *plan)
 {
     size_t longest = 0;
     for (uint32_t layer = 0; layer < plan->hp.n_layers; layer++)
@@ -94,7 +94,7 @@ k3_status k3_cpu_device_create(const struct k3_plan *plan, struct k3_pool *pool,
     dev->exact = options->exact;
 
     k3_status status =
-        k3_compute_create(&dev->compute, pool, options->exact, options->max_batch, longest_row(plan), err);
+        k3_compute_create(&dev->compute, pool, options->exact, options->max_batch, k3_longest_row(plan), err);
     if (status == K3_OK) status = allocate_scratch(dev, k3_pool_threads(pool), options->max_batch, err);
     if (status == K3_OK)
         status = k3_cpu_weights_load(&dev->weights, plan, options->progress, options->progress_ctx, err);
@@ -123,8 +123,8 @@ struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, int n_thread
     struct k3_layout layout = {0};
     lay_out(&scratch, &layout, hp, batch, n_threads);
     struct k3_cpu_sizes sizes = {
-        .dense = k3_cpu_weights_bytes(plan),
-        .scratch = layout.bytes + k3_compute_bytes(batch, longest_row(plan), n_threads),
+        .dense = k3_dense_bytes(plan),
+        .scratch = layout.bytes + k3_compute_bytes(batch, k3_longest_row(plan), n_threads),
     };
     for (uint32_t i = 0; i < hp->n_layers; i++) {
         if (hp->is_mla[i])
@@ -305,6 +305,14 @@ static void cpu_logits(struct k3_device *base, const uint32_t *rows, size_t n_ro
     k3_show(&dev->compute, "result_output", -1, 0, logits, n_rows, dev->hp->n_vocab);
 }
 
+/* Everything was computed when it was asked for, and nothing of it can fail. */
+static k3_status cpu_finish(struct k3_device *base, struct k3_error *err)
+{
+    (void)base;
+    (void)err;
+    return K3_OK;
+}
+
 const struct k3_device_ops k3_cpu_ops = {
     .free = cpu_free,
     .state_create = k3_cpu_state_create,
@@ -322,4 +330,5 @@ const struct k3_device_ops k3_cpu_ops = {
     .guess = cpu_guess,
     .join = cpu_join,
     .logits = cpu_logits,
+    .finish = cpu_finish,
 };

@@ -30,6 +30,9 @@ struct k3_cpu_sizes {
     uint64_t token;   /* of cache, for each token of a session */
 };
 
+/* The longest row of any matrix, experts included: what a k3_compute must have room for. */
+size_t k3_longest_row(const struct k3_plan *plan);
+
 struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, int n_threads, bool exact, size_t batch);
 
 #endif

@@ -15,8 +15,6 @@ struct k3_cpu_weights {
 
 k3_status k3_cpu_weights_load(struct k3_cpu_weights *w, const struct k3_plan *plan, k3_progress_fn progress,
                               void *progress_ctx, struct k3_error *err);
-/* Bytes of the tensors that k3_cpu_weights_load reads. */
-uint64_t k3_cpu_weights_bytes(const struct k3_plan *plan);
 void k3_cpu_weights_free(struct k3_cpu_weights *w);
 
 /* Activations of a batch of B tokens. `wide` arrays hold what is as wide as all heads together. */

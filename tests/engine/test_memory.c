@@ -16,6 +16,7 @@ static struct k3_memory_plan plan_of(struct k3_model_options options)
 {
     struct k3_error err;
     struct k3_memory_plan m;
+    options.gpu = K3_GPU_OFF; /* it is the plan of the host's memory */
     if (k3_memory_plan(MODEL, &options, &m, &err) != K3_OK) fail_msg("%s", err.message);
     return m;
 }
@@ -24,6 +25,7 @@ static struct k3_model *open_with(struct k3_model_options options)
 {
     struct k3_error err;
     struct k3_model *model;
+    options.gpu = K3_GPU_OFF;
     if (k3_model_open(MODEL, &options, &model, &err) != K3_OK) fail_msg("%s", err.message);
     return model;
 }

@@ -228,7 +228,7 @@ static void watch(void *ctx, const char *name, int layer, size_t row, const floa
 /* Feeds n random tokens to a model. */
 static void feed(const char *path, size_t n, struct run *run)
 {
-    struct k3_model_options options = {.threads = 2};
+    struct k3_model_options options = {.threads = 2, .gpu = K3_GPU_OFF}; /* the tap is the CPU's */
     struct k3_model *model = NULL;
     struct k3_session *session = NULL;
     struct test_random random = {3};

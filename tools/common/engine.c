@@ -54,6 +54,7 @@ struct k3_model_options k3_engine_options(const struct k3_engine *engine)
     uint64_t n_slots = engine->slots.count;
     return (struct k3_model_options){.threads = (int)engine->threads,
                                      .exact = engine->exact,
+                                     .gpu = engine->gpu,
                                      .ram = k3_amount_of(&engine->ram, k3_host_memory().total),
                                      .context = engine->context,
                                      .slots = n_slots < UINT32_MAX ? (uint32_t)n_slots : UINT32_MAX,

@@ -12,6 +12,7 @@ struct k3_engine {
     struct k3_thread_choice choice; /* of threads, from then on */
     uint32_t context;          /* most tokens in a session; 0: chosen */
     bool exact;                /* f32 arithmetic */
+    int gpu;                   /* as k3_model_options has it */
     struct k3_amount ram;      /* bytes of host memory; 0: chosen */
     struct k3_amount slots;    /* experts in memory; 0: as memory allows */
     int io, direct, lookahead; /* enum k3_io, enum k3_direct, enum k3_lookahead */
@@ -28,6 +29,8 @@ struct k3_engine {
      "most tokens to hold (default: 0, chosen by memory and model)"}, \
     {K3_OPTION_FLAG, 0, "exact", &(engine).exact, 0, 0, NULL, \
      "reference arithmetic: activations and cache in f32; slower"}, \
+    {K3_OPTION_GPU, 0, "gpu", &(engine).gpu, 0, 99, "auto|off|N", \
+     "GPU that computes all but the experts (default: auto, the one\nwith most memory, if the model fits into it)"}, \
     {K3_OPTION_AMOUNT, 0, "ram", &(engine).ram, 0, 0, "SIZE", \
      "memory to stay below, such as 512M, 24G or 60%\n(default: 0, most of what is available)"}, \
     {K3_OPTION_AMOUNT, 0, "slots", &(engine).slots, 0, 0, "N|P%", \

@@ -13,6 +13,17 @@ static void add_line(char *out, const char *what, uint64_t bytes, const char *re
              *remark ? "   " : "", remark);
 }
 
+static void add_gpu(char *out, const struct k3_memory_plan *m)
+{
+    size_t n = strlen(out);
+    snprintf(out + n, K3_MEMORY_TABLE_MAX - n, "GPU %d, %s\n", m->gpu, m->gpu_name);
+    add_line(out, "dense weights", m->vram_dense, "");
+    add_line(out, "activations", m->vram_scratch, "");
+    add_line(out, "sessions", m->vram_sessions, "");
+    add_line(out, "sum", m->vram_dense + m->vram_scratch + m->vram_sessions, "");
+    add_line(out, "limit", m->vram_limit, "");
+}
+
 const char *k3_memory_table(const struct k3_memory_plan *m, char out[K3_MEMORY_TABLE_MAX])
 {
     char remark[160] = "", count[K3_NUMBER_MAX], all[K3_NUMBER_MAX], each[K3_NUMBER_MAX];
@@ -33,5 +44,6 @@ const char *k3_memory_table(const struct k3_memory_plan *m, char out[K3_MEMORY_T
     add_line(out, "sum", m->dense + m->scratch + m->sessions + m->slots + m->reserve, "");
     add_line(out, "limit", m->limit, "");
     add_line(out, "available", m->available, "");
+    if (m->gpu >= 0) add_gpu(out, m);
     return out;
 }

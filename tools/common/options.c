@@ -47,6 +47,20 @@ static k3_status store_choice(const struct k3_option *option, const char *label,
     return k3_fail(err, K3_ERR_ARGUMENT, "%s: '%.40s' is none of %s", label, text, option->argument);
 }
 
+static k3_status store_gpu(const struct k3_option *option, const char *label, const char *text,
+                           struct k3_error *err)
+{
+    uint64_t number;
+    int *gpu = option->value;
+    if (strcmp(text, "auto") == 0 || strcmp(text, "off") == 0) {
+        *gpu = *text == 'a' ? K3_GPU_AUTO : K3_GPU_OFF;
+        return K3_OK;
+    }
+    k3_status status = k3_parse_whole(label, text, 0, (uint64_t)option->max, &number, err);
+    if (status == K3_OK) *gpu = K3_GPU((int)number);
+    return status;
+}
+
 static k3_status add_amount(struct k3_amounts *amounts, const char *label, const char *text,
                             struct k3_error *err)
 {
@@ -91,6 +105,8 @@ static k3_status store_value(const struct k3_option *option, const char *label, 
         return K3_OK;
     case K3_OPTION_CHOICE:
         return store_choice(option, label, text, err);
+    case K3_OPTION_GPU:
+        return store_gpu(option, label, text, err);
     case K3_OPTION_AMOUNT:
         return k3_parse_amount(label, text, option->value, err);
     case K3_OPTION_AMOUNTS:

@@ -19,6 +19,7 @@ enum k3_option_kind {
     K3_OPTION_U64,      /* uint64_t */
     K3_OPTION_FLOAT,    /* float */
     K3_OPTION_CHOICE,   /* int: place of the value in `argument`, which is "one|two|three" */
+    K3_OPTION_GPU,      /* int: "auto", "off" or a number, as k3_model_options has them */
     K3_OPTION_AMOUNT,   /* struct k3_amount */
     K3_OPTION_AMOUNTS,  /* struct k3_amounts: one more each time */
 };

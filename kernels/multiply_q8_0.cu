@@ -1,0 +1,91 @@
+/* multiply_q8_0.cu - q8_0 weights times q8_0 activations for few tokens.
+ *
+ * FORMULA. y[t][r] = sum over blocks b, in order, of dw[r][b] * dx[t][b] * (sum of the 32 products of q): the
+ * definition of src/quant/portable.c, with its order of additions.
+ * LAYOUT. struct k3_gpu_q8_0 and k3_gpu_acts: 16 aligned bytes are half a block.
+ * MAPPING. ROWS rows for each block of threads, two for each of its four warps. For a TILE of blocks of these rows,
+ *   1. two lanes take a block, 16 weights each, for every column: 4 dp4a, one shuffle to add the halves; the term
+ *      dw * dx * sum goes to shared memory;
+ *   2. one thread for each row and column adds the tile's terms in their order.
+ * The second step is a chain of TILE additions, but only a few lanes of one warp do it while other blocks of threads
+ * read. Heads are the second dimension of the grid.
+ * COST. 1.06 bytes for each weight, read once for all COLUMNS; the activations come from the cache. For a weight and a
+ * column 1/4 dp4a and 1/32 of 3 multiplications and additions. Bound: memory, for up to 8 columns. */
+#include "kernels.h"
+#include "simt.h"
+
+#define THREADS     128u
+#define WARPS       (THREADS / K3_LANES)
+#define ROWS        8u
+#define TERMS       256u        /* of a row in shared memory, over all columns */
+#define STRIDE      (TERMS + 1) /* odd: the rows begin in different banks */
+#define ALL_TERMS   (ROWS * STRIDE)
+#define MAX_COLUMNS 8
+
+K3_DEVICE int dot_16(int4 a, int4 b)
+{
+    return k3_dp4a(a.x, b.x, k3_dp4a(a.y, b.y, k3_dp4a(a.z, b.z, k3_dp4a(a.w, b.w, 0))));
+}
+
+/* n <= COLUMNS tokens. q and xq: 16 weights or activations each. */
+template <int COLUMNS>
+K3_KERNEL multiply(K3_CONSTANT(int4) q, K3_CONSTANT(uint16_t) d, size_t n_rows, size_t n_blocks,
+                   K3_CONSTANT(int4) xq, K3_CONSTANT(float) xd, unsigned n, K3_GLOBAL(float) y)
+{
+    size_t head = blockIdx.y, x_stride = gridDim.y * n_blocks, y_stride = gridDim.y * n_rows;
+    const unsigned tile_blocks = TERMS / COLUMNS;
+    K3_SHARED(float, terms, ALL_TERMS);
+    size_t first_row = (size_t)blockIdx.x * ROWS;
+    unsigned lane = threadIdx.x % K3_LANES, warp = threadIdx.x / K3_LANES, half = lane % 2;
+    unsigned my_row = threadIdx.x / COLUMNS, my_column = threadIdx.x % COLUMNS; /* of step 2 */
+    float sum = 0;
+
+    for (size_t tile = 0; tile < n_blocks; tile += tile_blocks) {
+        unsigned count = (unsigned)(n_blocks - tile < tile_blocks ? n_blocks - tile : tile_blocks);
+        for (unsigned r = warp; r < ROWS && first_row + r < n_rows; r += WARPS)
+            for (unsigned first = 0; first < count; first += K3_LANES / 2) {
+                unsigned b = first + lane / 2; /* after the last one: a term that nothing adds */
+                size_t block = tile + (b < count ? b : count - 1),
+                       at = (head * n_rows + first_row + r) * n_blocks + block;
+                int4 weights = q[2 * at + half];
+                float dw = k3_widen(d[at]);
+                for (unsigned c = 0; c < n; c++) {
+                    size_t x_at = c * x_stride + head * n_blocks + block;
+                    int dot = dot_16(weights, xq[2 * x_at + half]);
+                    dot += k3_shuffle_xor(K3_ALL_LANES, dot, 1);
+                    if (half == 0) terms[r * STRIDE + b * COLUMNS + c] = dw * xd[x_at] * (float)dot;
+                }
+            }
+        k3_sync();
+        if (my_row < ROWS && first_row + my_row < n_rows && my_column < n)
+            for (unsigned b = 0; b < count; b++) sum += terms[my_row * STRIDE + b * COLUMNS + my_column];
+        k3_sync();
+    }
+    if (my_row < ROWS && first_row + my_row < n_rows && my_column < n)
+        y[my_column * y_stride + head * n_rows + first_row + my_row] = sum;
+}
+
+extern "C" void k3_gpu_multiply_heads_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts,
+                                           size_t n_heads, size_t n, float *y, k3_stream stream)
+{
+    size_t n_rows = w->rows / n_heads, n_blocks = w->cols / 32;
+    dim3 blocks((unsigned)((n_rows + ROWS - 1) / ROWS), (unsigned)n_heads);
+    const int4 *q = (const int4 *)w->q, *xq = (const int4 *)acts->q;
+    unsigned columns = (unsigned)n;
+    if (n > MAX_COLUMNS)
+        k3_gpu_multiply_many_q8_0(w, acts, n_heads, n, y, stream);
+    else if (n == 1)
+        K3_LAUNCH(multiply<1>, blocks, THREADS, stream, q, w->d, n_rows, n_blocks, xq, acts->d, columns, y);
+    else if (n == 2)
+        K3_LAUNCH(multiply<2>, blocks, THREADS, stream, q, w->d, n_rows, n_blocks, xq, acts->d, columns, y);
+    else if (n <= 4)
+        K3_LAUNCH(multiply<4>, blocks, THREADS, stream, q, w->d, n_rows, n_blocks, xq, acts->d, columns, y);
+    else
+        K3_LAUNCH(multiply<8>, blocks, THREADS, stream, q, w->d, n_rows, n_blocks, xq, acts->d, columns, y);
+}
+
+extern "C" void k3_gpu_multiply_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts, size_t n,
+                                     float *y, k3_stream stream)
+{
+    k3_gpu_multiply_heads_q8_0(w, acts, 1, n, y, stream);
+}

@@ -1,0 +1,348 @@
+/* device.c - the GPU as a device: the walk's operations on a batch, as launches on one stream.
+ *
+ * The host waits for the device where it needs what was computed: at the end of route, guess and logits. What it gives is
+ * the tokens, the sum of the experts and the rows of logits that are wanted. */
+#include "gpu/gpu_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct k3_gpu_device *gpu(struct k3_device *dev)
+{
+    return (struct k3_gpu_device *)dev;
+}
+
+static size_t max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+void k3_gpu_settle(struct k3_gpu_device *dev)
+{
+    const char *problem = k3_gpu_wait(dev->stream);
+    if (problem && !dev->problem[0]) snprintf(dev->problem, sizeof dev->problem, "%s", problem);
+}
+
+/* ---- create and free ---- */
+
+/* Values of a token in the longest row that is rounded for a product. */
+static size_t longest_acts(const struct k3_plan *plan)
+{
+    const struct k3_hparams *hp = &plan->hp;
+    size_t longest = (size_t)hp->n_heads * max(hp->kv_rank, hp->qk_dim);
+    for (uint32_t layer = 0; layer < hp->n_layers; layer++)
+        for (int role = 0; role < K3_FIRST_EXPERT_ROLE; role++) {
+            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, layer, role);
+            if (t) longest = max(longest, t->ne[0]);
+        }
+    return longest;
+}
+
+static void lay_out(struct k3_gpu_scratch *s, const struct k3_plan *plan, size_t batch)
+{
+    const struct k3_hparams *hp = &plan->hp;
+    struct k3_gpu_arrays *a = &s->arrays;
+    size_t f = sizeof(float), width = hp->n_embd, heads = hp->n_heads, acts = longest_acts(plan);
+    size_t n_streams = 1 + (hp->res_block ? (hp->n_layers + hp->res_block - 1) / hp->res_block : 0);
+    size_t wide = heads * max(hp->kda_dim, max(hp->qk_dim, hp->v_dim));
+    size_t ffn = max(hp->n_ffn, hp->n_shared_ffn);
+
+    s->streams = k3_gpu_array(a, "streams", n_streams * batch * width, f);
+    s->roots = k3_gpu_array(a, "roots", n_streams * batch, f);
+    s->x = k3_gpu_array(a, "x", batch * width, f);
+    s->y = k3_gpu_array(a, "y", batch * width, f);
+    s->routed = k3_gpu_array(a, "routed", batch * width, f);
+    for (size_t i = 0; i < sizeof s->wide / sizeof *s->wide; i++)
+        s->wide[i] = k3_gpu_array(a, "wide", (batch + hp->conv_taps - 1) * wide, f);
+    s->low = k3_gpu_array(a, "low", batch * max(hp->kda_dim, hp->kv_rank + hp->pe_dim), f);
+    s->low_q = k3_gpu_array(a, "low_q", batch * hp->q_rank, f);
+    s->beta = k3_gpu_array(a, "beta", batch * heads, f);
+    s->absorbed = k3_gpu_array(a, "absorbed", batch * heads * hp->kv_rank, f);
+    s->z = k3_gpu_array(a, "z", batch * heads * hp->kv_rank, f);
+    s->ffn_gate = k3_gpu_array(a, "ffn_gate", batch * ffn, f);
+    s->ffn_up = k3_gpu_array(a, "ffn_up", batch * ffn, f);
+    s->router = k3_gpu_array(a, "router", batch * hp->n_experts, f);
+    s->latent = k3_gpu_array(a, "latent", batch * hp->latent, f);
+    s->sum = k3_gpu_array(a, "sum", batch * hp->latent, f);
+    s->logits = k3_gpu_array(a, "logits", (size_t)K3_GPU_LOGIT_ROWS * hp->n_vocab, f);
+    s->weights = k3_gpu_array(a, "weights", batch * hp->top_k, f);
+    s->ids = k3_gpu_array(a, "ids", batch * hp->top_k, sizeof *s->ids);
+    s->rows = k3_gpu_array(a, "rows", batch, sizeof *s->rows);
+    s->guesses = k3_gpu_array(a, "guesses", K3_GPU_MAX_TOP_K, sizeof *s->guesses);
+    s->guess_weights = k3_gpu_array(a, "guess_weights", K3_GPU_MAX_TOP_K, f);
+    s->tokens = k3_gpu_array(a, "tokens", batch, sizeof *s->tokens);
+    s->acts.q = k3_gpu_array(a, "acts.q", batch, acts);
+    s->acts.d = k3_gpu_array(a, "acts.d", batch * (acts / 32 + 1), f);
+}
+
+struct k3_gpu_sizes k3_gpu_device_sizes(const struct k3_plan *plan, size_t max_batch)
+{
+    struct k3_gpu_scratch counted = {0};
+    lay_out(&counted, plan, max_batch);
+    struct k3_gpu_sizes sizes = {.dense = k3_gpu_weights_bytes(plan),
+                                 .scratch = counted.arrays.bytes + k3_gpu_staging_bytes()};
+    k3_gpu_state_sizes(&plan->hp, &sizes);
+    return sizes;
+}
+
+static void free_device(struct k3_device *base)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    k3_gpu_select(dev->gpu.index);
+    if (dev->stream) k3_gpu_wait(dev->stream);
+    k3_gpu_free_host(dev->routing.latent);
+    k3_gpu_free_host(dev->routing.weights);
+    k3_gpu_free_host(dev->routing.ids);
+    k3_gpu_weights_free(&dev->weights);
+    k3_gpu_arrays_free(&dev->s.arrays);
+    k3_gpu_stream_free(dev->stream);
+    free(dev);
+}
+
+static k3_status allocate(struct k3_gpu_device *dev, size_t batch, struct k3_error *err)
+{
+    const struct k3_hparams *hp = dev->hp;
+    dev->stream = k3_gpu_stream_create();
+    dev->routing.ids = k3_gpu_alloc_host(batch * hp->top_k * sizeof(uint32_t));
+    dev->routing.weights = k3_gpu_alloc_host(batch * hp->top_k * sizeof(float));
+    dev->routing.latent = k3_gpu_alloc_host(batch * hp->latent * sizeof(float));
+    if (!dev->stream || !dev->routing.ids || !dev->routing.weights || !dev->routing.latent)
+        return k3_fail_memory(err, "what the GPU gives to the host", batch * hp->latent * sizeof(float));
+    dev->s.arrays.allocate = true;
+    lay_out(&dev->s, dev->plan, batch);
+    return k3_gpu_arrays_check(&dev->s.arrays, err);
+}
+
+static const struct k3_device_ops ops;
+
+k3_status k3_gpu_device_create(const struct k3_plan *plan, const struct k3_gpu *device,
+                               const struct k3_gpu_options *options, struct k3_device **out,
+                               struct k3_error *err)
+{
+    struct k3_gpu_device *dev = calloc(1, sizeof *dev);
+    if (!dev) return k3_fail_memory(err, "the GPU device", sizeof *dev);
+    dev->base.ops = &ops;
+    dev->plan = plan;
+    dev->hp = &plan->hp;
+    dev->gpu = *device;
+    dev->sizes = k3_gpu_device_sizes(plan, options->max_batch);
+    k3_gpu_select(device->index);
+    k3_status status = allocate(dev, options->max_batch, err);
+    if (status == K3_OK) status = k3_gpu_weights_load(&dev->weights, plan, options, err);
+    if (status != K3_OK) {
+        free_device(&dev->base);
+        return status;
+    }
+    *out = &dev->base;
+    return K3_OK;
+}
+
+/* ---- the walk ---- */
+
+/* The residual stream p. */
+static float *stream_rows(const struct k3_gpu_device *dev)
+{
+    return dev->s.streams + dev->n_bank * dev->n * dev->hp->n_embd;
+}
+
+static void begin(struct k3_device *base, struct k3_state *state, const int32_t *tokens, size_t n,
+                  size_t position)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    const struct k3_gpu_matrix *table = &dev->weights.model[K3_TOKEN_EMBD];
+    size_t width = dev->hp->n_embd;
+    k3_gpu_select(dev->gpu.index);
+    dev->state = state;
+    dev->n = n;
+    dev->position = position;
+    dev->n_bank = 0;
+    dev->problem[0] = 0;
+    if (table->q8_0.q) {
+        k3_gpu_put(dev->s.tokens, tokens, n * sizeof *tokens, dev->stream);
+        k3_gpu_rows_q8_0(&table->q8_0, dev->s.tokens, n, dev->s.streams, dev->stream);
+        return;
+    }
+    for (size_t t = 0; t < n; t++)
+        k3_gpu_copy(dev->s.streams + t * width, table->f32 + (size_t)tokens[t] * width, width * sizeof(float),
+                    dev->stream);
+}
+
+/* What a sublayer sees of bank and stream: mixed, if there is AttnRes and anything banked, and normed. The root of a
+ * stream that is going to be the first of the bank comes from a mix, too, of which nothing else is used. */
+static void mix_and_norm(struct k3_gpu_device *dev, const struct k3_gpu_matrix *score,
+                         const struct k3_gpu_matrix *norm)
+{
+    size_t width = dev->hp->n_embd;
+    const float *from = stream_rows(dev);
+    if (dev->hp->res_block) {
+        k3_gpu_mix(dev->s.streams, dev->s.roots, dev->n_bank, dev->n, score->f32, dev->hp->eps, NULL, dev->n,
+                   width, dev->s.x, NULL, dev->stream);
+        if (dev->n_bank) from = dev->s.x;
+    }
+    k3_gpu_rms_norm(from, norm->f32, dev->hp->eps, dev->n, width, width, dev->s.x, dev->stream);
+}
+
+static void attention(struct k3_device *base, uint32_t layer)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    const struct k3_gpu_matrix *w = dev->weights.layers[layer];
+    bool fresh = dev->hp->res_block && layer % dev->hp->res_block == 0;
+
+    mix_and_norm(dev, &w[K3_ATTN_RES_SCORE], &w[K3_ATTN_NORM]);
+    /* On a bank layer the stream as it came in is banked and starts again with the attention's output. */
+    if (fresh) dev->n_bank++;
+    float *out = fresh ? stream_rows(dev) : dev->s.y;
+    if (dev->hp->is_mla[layer])
+        k3_gpu_mla(dev, layer, out);
+    else
+        k3_gpu_kda(dev, layer, out);
+    if (!fresh) k3_gpu_add(stream_rows(dev), dev->s.y, dev->n * dev->hp->n_embd, dev->stream);
+}
+
+/* y = down situ(gate x, up x) */
+static void mlp(struct k3_gpu_device *dev, const struct k3_gpu_matrix *gate, const struct k3_gpu_matrix *up,
+                const struct k3_gpu_matrix *down)
+{
+    struct k3_gpu_scratch *s = &dev->s;
+    const struct k3_gpu_target targets[] = {{gate, s->ffn_gate}, {up, s->ffn_up}};
+    k3_gpu_matmul_all(dev, targets, 2, s->x, dev->n);
+    k3_gpu_situ(s->ffn_gate, s->ffn_up, dev->hp->situ_beta, dev->hp->situ_linear_beta, dev->n * gate->rows,
+                dev->stream);
+    k3_gpu_matmul(dev, down, s->ffn_gate, dev->n, s->y);
+}
+
+static void dense_ffn(struct k3_device *base, uint32_t layer)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    const struct k3_gpu_matrix *w = dev->weights.layers[layer];
+    mix_and_norm(dev, &w[K3_FFN_RES_SCORE], &w[K3_FFN_NORM]);
+    mlp(dev, &w[K3_FFN_GATE], &w[K3_FFN_UP], &w[K3_FFN_DOWN]);
+    k3_gpu_add(stream_rows(dev), dev->s.y, dev->n * dev->hp->n_embd, dev->stream);
+}
+
+/* After a failure the walk goes on to its end with choices that can be followed. */
+static void choose_any(struct k3_gpu_device *dev)
+{
+    size_t top_k = dev->hp->top_k;
+    for (size_t i = 0; i < dev->n * top_k; i++) dev->routing.ids[i] = (uint32_t)(i % top_k);
+    memset(dev->routing.weights, 0, dev->n * top_k * sizeof(float));
+    memset(dev->routing.latent, 0, dev->n * dev->hp->latent * sizeof(float));
+}
+
+static struct k3_routing route(struct k3_device *base, uint32_t layer)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    struct k3_gpu_scratch *s = &dev->s;
+    const struct k3_hparams *hp = dev->hp;
+    const struct k3_gpu_matrix *w = dev->weights.layers[layer];
+    size_t n_chosen = dev->n * hp->top_k;
+
+    mix_and_norm(dev, &w[K3_FFN_RES_SCORE], &w[K3_FFN_NORM]);
+    k3_gpu_matmul(dev, &w[K3_ROUTER], s->x, dev->n, s->router);
+    k3_gpu_route(s->router, w[K3_ROUTER_BIAS].f32, dev->n, hp->n_experts, hp->top_k, hp->normalise_weights,
+                 hp->weight_scale, s->ids, s->weights, dev->stream);
+    if (hp->has_latent) k3_gpu_matmul(dev, &w[K3_LATENT_DOWN], s->x, dev->n, s->latent);
+    k3_gpu_get(dev->routing.ids, s->ids, n_chosen * sizeof *s->ids, dev->stream);
+    k3_gpu_get(dev->routing.weights, s->weights, n_chosen * sizeof(float), dev->stream);
+    k3_gpu_get(dev->routing.latent, hp->has_latent ? s->latent : s->x, dev->n * hp->latent * sizeof(float),
+               dev->stream);
+    k3_gpu_settle(dev);
+    if (dev->problem[0]) choose_any(dev);
+    return (struct k3_routing){dev->routing.ids, dev->routing.weights, dev->routing.latent};
+}
+
+static void shared(struct k3_device *base, uint32_t layer)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    const struct k3_gpu_matrix *w = dev->weights.layers[layer];
+    mlp(dev, &w[K3_SHARED_GATE], &w[K3_SHARED_UP], &w[K3_SHARED_DOWN]);
+}
+
+static void guess(struct k3_device *base, uint32_t layer, size_t n, uint32_t *ids)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    struct k3_gpu_scratch *s = &dev->s;
+    const struct k3_gpu_matrix *w = dev->weights.layers[layer];
+    k3_gpu_matmul(dev, &w[K3_ROUTER], s->x + (dev->n - 1) * dev->hp->n_embd, 1, s->router);
+    k3_gpu_route(s->router, w[K3_ROUTER_BIAS].f32, 1, dev->hp->n_experts, n, 0, 1, s->guesses,
+                 s->guess_weights, dev->stream);
+    k3_gpu_get(ids, s->guesses, n * sizeof *ids, dev->stream);
+    k3_gpu_settle(dev);
+    for (size_t i = 0; dev->problem[0] && i < n; i++) ids[i] = (uint32_t)i;
+}
+
+static void join(struct k3_device *base, uint32_t layer, float *sum)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    struct k3_gpu_scratch *s = &dev->s;
+    const struct k3_hparams *hp = dev->hp;
+    const struct k3_gpu_matrix *w = dev->weights.layers[layer];
+    size_t values = dev->n * hp->n_embd;
+
+    k3_gpu_put(s->sum, sum, dev->n * hp->latent * sizeof *sum, dev->stream);
+    if (w[K3_LATENT_NORM].rows)
+        k3_gpu_rms_norm(s->sum, w[K3_LATENT_NORM].f32, hp->eps, dev->n, hp->latent, hp->latent, s->sum,
+                        dev->stream);
+    if (hp->has_latent) k3_gpu_matmul(dev, &w[K3_LATENT_UP], s->sum, dev->n, s->routed);
+    k3_gpu_add(s->y, hp->has_latent ? s->routed : s->sum, values, dev->stream);
+    k3_gpu_add(stream_rows(dev), s->y, values, dev->stream);
+}
+
+/* The mix of the wanted rows, to x. */
+static void gather(struct k3_gpu_device *dev, const uint32_t *rows, size_t n_rows)
+{
+    size_t width = dev->hp->n_embd;
+    if (dev->n_bank) {
+        k3_gpu_put(dev->s.rows, rows, n_rows * sizeof *rows, dev->stream);
+        k3_gpu_mix(dev->s.streams, dev->s.roots, dev->n_bank, dev->n,
+                   dev->weights.model[K3_OUTPUT_RES_SCORE].f32, dev->hp->eps, dev->s.rows, n_rows, width,
+                   dev->s.x, NULL, dev->stream);
+        return;
+    }
+    for (size_t i = 0; i < n_rows; i++)
+        k3_gpu_copy(dev->s.x + i * width, stream_rows(dev) + rows[i] * width, width * sizeof(float),
+                    dev->stream);
+}
+
+static void logits(struct k3_device *base, const uint32_t *rows, size_t n_rows, float *out)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    size_t width = dev->hp->n_embd, n_vocab = dev->hp->n_vocab;
+    gather(dev, rows, n_rows);
+    k3_gpu_rms_norm(dev->s.x, dev->weights.model[K3_OUTPUT_NORM].f32, dev->hp->eps, n_rows, width, width,
+                    dev->s.x, dev->stream);
+    for (size_t i = 0; i < n_rows; i += K3_GPU_LOGIT_ROWS) {
+        size_t n = n_rows - i < K3_GPU_LOGIT_ROWS ? n_rows - i : K3_GPU_LOGIT_ROWS;
+        k3_gpu_matmul(dev, &dev->weights.model[K3_OUTPUT], dev->s.x + i * width, n, dev->s.logits);
+        k3_gpu_get(out + i * n_vocab, dev->s.logits, n * n_vocab * sizeof *out, dev->stream);
+    }
+}
+
+static k3_status finish(struct k3_device *base, struct k3_error *err)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    k3_gpu_settle(dev);
+    if (!dev->problem[0]) return K3_OK;
+    return k3_fail(err, K3_ERR_IO, "GPU %d (%s) failed: %s", dev->gpu.index, dev->gpu.name, dev->problem);
+}
+
+static const struct k3_device_ops ops = {
+    .free = free_device,
+    .state_create = k3_gpu_state_create,
+    .state_free = k3_gpu_state_free,
+    .state_reset = k3_gpu_state_reset,
+    .state_save = k3_gpu_state_save,
+    .state_load = k3_gpu_state_load,
+    .saved_free = k3_gpu_saved_free,
+    .saved_bytes = k3_gpu_saved_bytes,
+    .begin = begin,
+    .attention = attention,
+    .dense_ffn = dense_ffn,
+    .route = route,
+    .shared = shared,
+    .guess = guess,
+    .join = join,
+    .logits = logits,
+    .finish = finish,
+};

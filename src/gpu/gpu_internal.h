@@ -1,0 +1,173 @@
+/* gpu_internal.h - what the files of the GPU device share.
+ *
+ * find.c       devices, and what kernels can do
+ * arrays.c     lists of device memory: counted before they are allocated
+ * weights.c    dense weights: placed and uploaded
+ * state.c      sessions
+ * multiply.c   products
+ * attention.c  KDA and MLA sublayers
+ * device.c     the device and the walk */
+#ifndef K3_GPU_INTERNAL_H
+#define K3_GPU_INTERNAL_H
+
+#include "gpu/runtime.h"
+
+/* ---- memory ---- */
+
+/* Arrays in device memory. Without `allocate` they are only counted, so that what is needed is known before any of it is
+ * taken. */
+struct k3_gpu_arrays {
+    bool allocate;
+    uint64_t bytes;
+    void **list; /* owned, and so is what it names */
+    size_t n, capacity;
+    const char *failed; /* the first array there was no memory for, or NULL */
+    uint64_t failed_bytes;
+};
+
+/* An array of n * size bytes; NULL if it is only counted, or there is no memory. The caller knows that the product does
+ * not overflow. */
+void *k3_gpu_array(struct k3_gpu_arrays *arrays, const char *name, size_t n, size_t size);
+
+/* K3_ERR_MEMORY if there was no memory for an array. */
+k3_status k3_gpu_arrays_check(const struct k3_gpu_arrays *arrays, struct k3_error *err);
+void k3_gpu_arrays_free(struct k3_gpu_arrays *arrays);
+
+/* ---- weights ---- */
+
+/* One of the two; neither: the model has no such matrix. */
+struct k3_gpu_matrix {
+    size_t rows, cols;
+    const float *f32;
+    struct k3_gpu_q8_0 q8_0; /* its q is NULL where the matrix is f32 */
+};
+
+struct k3_gpu_weights {
+    struct k3_gpu_matrix model[K3_FIRST_LAYER_ROLE];
+    struct k3_gpu_matrix (*layers)[K3_FIRST_EXPERT_ROLE]; /* [n_layers], owned */
+    struct k3_gpu_arrays arrays;
+};
+
+/* Whether a tensor of this role stays q8_0 on the device; others become f32. */
+bool k3_gpu_keeps_q8_0(const struct k3_gguf_tensor *tensor, enum k3_role role);
+
+uint64_t k3_gpu_weights_bytes(const struct k3_plan *plan);
+uint64_t k3_gpu_staging_bytes(void); /* while they are loaded */
+k3_status k3_gpu_weights_load(struct k3_gpu_weights *w, const struct k3_plan *plan,
+                              const struct k3_gpu_options *options, struct k3_error *err);
+void k3_gpu_weights_free(struct k3_gpu_weights *w);
+
+/* ---- the device ---- */
+
+#define K3_GPU_LOGIT_ROWS 8 /* computed together */
+
+/* Activations of a batch of B tokens in device memory, as in ops/cpu_internal.h. */
+struct k3_gpu_scratch {
+    float *streams;            /* [bank + 1][n][D]: kernels.h, AttnRes */
+    float *roots;              /* [bank + 1][n] */
+    float *x, *y, *routed;     /* [B][D] */
+    float *wide[6];            /* [B + W - 1][max(H*dk, H*dq, H*dv)] */
+    float *low, *low_q, *beta; /* [B][max(dk, Rk+dr)], [B][Rq], [B][H] */
+    float *absorbed, *z;       /* [B][H][Rk] */
+    float *ffn_gate, *ffn_up;  /* [B][max(F0, Fs)] */
+    float *router, *latent;    /* [B][E], [B][Z] */
+    float *sum;                /* [B][Z] */
+    float *logits;             /* [K3_GPU_LOGIT_ROWS][V] */
+    float *weights;            /* [B][K] */
+    uint32_t *ids, *rows;      /* [B][K], [B] */
+    uint32_t *guesses;         /* [K3_GPU_MAX_TOP_K] */
+    float *guess_weights;      /* [K3_GPU_MAX_TOP_K] */
+    int32_t *tokens;           /* [B] */
+    struct k3_gpu_acts acts;   /* of one product */
+    struct k3_gpu_arrays arrays;
+};
+
+/* What route brings to the host: memory of k3_gpu_alloc_host. */
+struct k3_gpu_routing {
+    uint32_t *ids;
+    float *weights, *latent;
+};
+
+struct k3_gpu_device {
+    struct k3_device base;
+    const struct k3_plan *plan;
+    const struct k3_hparams *hp;
+    struct k3_gpu gpu;
+    struct k3_gpu_sizes sizes;
+    k3_stream stream;
+    struct k3_gpu_weights weights;
+    struct k3_gpu_scratch s;
+    struct k3_gpu_routing routing;
+
+    /* The current batch. */
+    struct k3_state *state;
+    size_t n, position, n_bank;
+    char problem[160]; /* the first thing that went wrong in it, or "" */
+};
+
+struct k3_state {
+    struct k3_gpu_device *device;
+    size_t max_tokens;
+    struct k3_gpu_arrays arrays;
+    /* KDA state [H][key dk][value dk] of every KDA layer, then its three convolution histories [W-1][H*dk]. */
+    float *recurrent;
+    uint16_t **caches; /* [n_layers], NULL for KDA layers: [max_tokens][Rk+dr] f16; owned list */
+    float *scores;     /* [max_tokens][K3_GPU_SCORES][H] of MLA, while it computes */
+};
+
+/* The scores of MLA are as many as queries times keys. A session has room for this many tokens at its end, and so for
+ * more before. */
+#define K3_GPU_SCORES 4
+
+/* Waits for the stream, and remembers what went wrong. */
+void k3_gpu_settle(struct k3_gpu_device *dev);
+
+/* ---- products ---- */
+
+/* y = W x for n tokens: x [n][cols], y [n][rows]. */
+void k3_gpu_matmul(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w, const float *x, size_t n,
+                   float *y);
+
+struct k3_gpu_target {
+    const struct k3_gpu_matrix *w;
+    float *y;
+};
+
+/* The same for several matrices of one x, which is rounded once. */
+void k3_gpu_matmul_all(struct k3_gpu_device *dev, const struct k3_gpu_target *targets, size_t n_targets,
+                       const float *x, size_t n);
+
+/* y[t][h] = W[h] x[t][h]: W a stack of a matrix for each head; rows of x, [n][H], are `stride` apart. */
+void k3_gpu_matmul_heads(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w, const float *x,
+                         size_t stride, size_t n, float *y);
+
+/* ---- sublayers and sessions ---- */
+
+void k3_gpu_kda(struct k3_gpu_device *dev, uint32_t layer, float *out);
+void k3_gpu_mla(struct k3_gpu_device *dev, uint32_t layer, float *out);
+
+/* Floats of the recurrent part of one KDA layer, and where that of a layer begins in all of them. */
+size_t k3_gpu_recurrent_floats(const struct k3_hparams *hp);
+size_t k3_gpu_recurrent_place(const struct k3_hparams *hp, uint32_t layer);
+
+void k3_gpu_state_sizes(const struct k3_hparams *hp, struct k3_gpu_sizes *sizes);
+k3_status k3_gpu_state_create(struct k3_device *dev, size_t max_tokens, struct k3_state **state,
+                              struct k3_error *err);
+void k3_gpu_state_free(struct k3_state *state);
+void k3_gpu_state_reset(struct k3_state *state);
+k3_status k3_gpu_state_save(const struct k3_state *state, size_t n_tokens, bool cache,
+                            struct k3_saved_state **saved, struct k3_error *err);
+void k3_gpu_state_load(struct k3_state *state, const struct k3_saved_state *saved);
+void k3_gpu_saved_free(struct k3_saved_state *saved);
+uint64_t k3_gpu_saved_bytes(const struct k3_saved_state *saved);
+
+/* ---- the backend ---- */
+
+k3_status k3_gpu_find(int number, struct k3_gpu *gpu, struct k3_error *err);
+k3_status k3_gpu_check(const struct k3_plan *plan, struct k3_error *err);
+struct k3_gpu_sizes k3_gpu_device_sizes(const struct k3_plan *plan, size_t max_batch);
+k3_status k3_gpu_device_create(const struct k3_plan *plan, const struct k3_gpu *gpu,
+                               const struct k3_gpu_options *options, struct k3_device **device,
+                               struct k3_error *err);
+
+#endif

@@ -1,0 +1,224 @@
+/* weights.c - dense weights: placed in device memory, read and uploaded.
+ *
+ * q8_0 goes as it is in the file, in pieces through memory of the host that the device copies from by itself, and is
+ * taken apart there (split_q8_0.cu); while a piece is under way the next one is read. Everything else is small where
+ * matrices are q8_0: it is read whole, checked and made f32 on the host. */
+#include "gpu/gpu_internal.h"
+
+#include "base/memory.h"
+#include "model/weights.h"
+#include "quant/quant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LANES        2
+#define BLOCK_BYTES  ((size_t)34)
+#define PIECE_BLOCKS ((size_t)1 << 18) /* 8.5 MiB */
+
+/* A piece of a q8_0 tensor on its way. */
+struct lane {
+    k3_stream stream;
+    unsigned char *host;
+    void *device;
+};
+
+struct loader {
+    struct k3_gpu_weights *w;
+    struct k3_dense_reader reader;
+    struct lane lanes[LANES];
+    struct k3_gpu_arrays staging;
+    size_t n_pieces;
+    struct k3_error *err;
+};
+
+static size_t rows_of(const struct k3_gguf_tensor *t)
+{
+    return t->ne[1] * t->ne[2] * t->ne[3];
+}
+
+/* ---- places ---- */
+
+static struct k3_gpu_matrix place(struct k3_gpu_arrays *arrays, const char *name, bool q8_0, size_t rows,
+                                  size_t cols)
+{
+    struct k3_gpu_matrix m = {.rows = rows, .cols = cols};
+    if (q8_0) {
+        int8_t *q = k3_gpu_array(arrays, name, rows, cols);
+        uint16_t *d = k3_gpu_array(arrays, name, rows * (cols / 32), sizeof *d);
+        m.q8_0 = (struct k3_gpu_q8_0){q, d, rows, cols};
+    } else {
+        m.f32 = k3_gpu_array(arrays, name, rows * cols, sizeof(float));
+    }
+    return m;
+}
+
+/* What a tensor becomes: one matrix, or the two halves of attn_kv_b. */
+static void place_tensor(struct k3_gpu_arrays *arrays, const struct k3_hparams *hp,
+                         const struct k3_gguf_tensor *t, enum k3_role role, struct k3_gpu_matrix *m)
+{
+    bool q8_0 = k3_gpu_keeps_q8_0(t, role);
+    if (role != K3_MLA_KV_B) {
+        m[role] = place(arrays, t->name, q8_0, rows_of(t), t->ne[0]);
+        return;
+    }
+    size_t heads = hp->n_heads, rank = hp->kv_rank;
+    m[K3_MLA_K_B] = place(arrays, t->name, false, heads * rank, hp->qk_dim - hp->pe_dim);
+    m[K3_MLA_V_B] = place(arrays, t->name, q8_0, heads * hp->v_dim, rank);
+}
+
+uint64_t k3_gpu_weights_bytes(const struct k3_plan *plan)
+{
+    struct k3_gpu_arrays arrays = {0};
+    for (uint32_t i = 0; i < plan->hp.n_layers; i++)
+        for (int role = 0; role < K3_FIRST_EXPERT_ROLE; role++) {
+            struct k3_gpu_matrix unused[K3_FIRST_EXPERT_ROLE];
+            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, i, role);
+            if (t && (role >= K3_FIRST_LAYER_ROLE || i == 0))
+                place_tensor(&arrays, &plan->hp, t, role, unused);
+        }
+    return arrays.bytes;
+}
+
+uint64_t k3_gpu_staging_bytes(void)
+{
+    return LANES * PIECE_BLOCKS * BLOCK_BYTES;
+}
+
+/* ---- uploads ---- */
+
+static k3_status wait_for(struct loader *l, k3_stream stream)
+{
+    const char *problem = k3_gpu_wait(stream);
+    return problem ? k3_fail(l->err, K3_ERR_IO, "uploading weights to the GPU: %s", problem) : K3_OK;
+}
+
+/* From `bytes` on the host or, where that is NULL, from the tensor in the file. */
+static k3_status upload_q8_0(struct loader *l, const struct k3_gguf_tensor *t, const unsigned char *bytes,
+                             const struct k3_gpu_q8_0 *m)
+{
+    size_t n_blocks = m->rows * (m->cols / 32);
+    for (size_t at = 0; at < n_blocks; at += PIECE_BLOCKS) {
+        struct lane *lane = &l->lanes[l->n_pieces++ % LANES];
+        size_t n = n_blocks - at < PIECE_BLOCKS ? n_blocks - at : PIECE_BLOCKS;
+        k3_status status = wait_for(l, lane->stream);
+        if (status == K3_OK && !bytes)
+            status = k3_dense_read(&l->reader, t, at * BLOCK_BYTES, lane->host, n * BLOCK_BYTES, l->err);
+        if (status != K3_OK) return status;
+        if (bytes) memcpy(lane->host, bytes + at * BLOCK_BYTES, n * BLOCK_BYTES);
+        k3_gpu_put(lane->device, lane->host, n * BLOCK_BYTES, lane->stream);
+        k3_gpu_split_q8_0(lane->device, n, (int8_t *)m->q + at * 32, (uint16_t *)m->d + at, lane->stream);
+    }
+    return K3_OK;
+}
+
+/* Rows of any type, in memory of the host, which may change afterwards. */
+static k3_status upload(struct loader *l, const struct k3_gguf_tensor *t, const void *bytes,
+                        const struct k3_gpu_matrix *m)
+{
+    if (m->q8_0.q) return upload_q8_0(l, t, bytes, &m->q8_0);
+    size_t n = m->rows * m->cols;
+    float *values = NULL;
+    if (t->type != K3_TYPE_F32) {
+        values = k3_buffer_alloc(n, sizeof *values);
+        if (!values) return k3_fail_memory(l->err, t->name, n * sizeof *values);
+        k3_decoder(t->type)(bytes, values, n);
+    }
+    k3_gpu_put((void *)m->f32, values ? values : bytes, n * sizeof *values, l->lanes[0].stream);
+    k3_status status = wait_for(l, l->lanes[0].stream);
+    free(values);
+    return status;
+}
+
+static k3_status upload_kv_b(struct loader *l, const struct k3_gguf_tensor *t, const void *bytes,
+                             const struct k3_gpu_matrix *m)
+{
+    const struct k3_gpu_matrix *to_k = &m[K3_MLA_K_B], *to_v = &m[K3_MLA_V_B];
+    size_t k_floats = to_k->rows * to_k->cols, v_bytes = to_v->rows * (t->bytes / rows_of(t));
+    struct k3_gguf_tensor f32 = {.name = t->name, .type = K3_TYPE_F32};
+    float *k_b = k3_buffer_alloc(k_floats, sizeof *k_b);
+    void *v_b = k3_buffer_alloc(v_bytes, 1);
+    k3_status status = K3_OK;
+    if (!k_b || !v_b) status = k3_fail_memory(l->err, t->name, k_floats * sizeof *k_b + v_bytes);
+    if (status == K3_OK) status = k3_split_kv_b(&l->reader.plan->hp, t, bytes, k_b, v_b, l->err);
+    if (status == K3_OK) status = upload(l, &f32, k_b, to_k);
+    if (status == K3_OK) status = upload(l, t, v_b, to_v);
+    free(k_b);
+    free(v_b);
+    return status;
+}
+
+static k3_status load_tensor(struct loader *l, const struct k3_gguf_tensor *t, enum k3_role role,
+                             struct k3_gpu_matrix *m)
+{
+    place_tensor(&l->w->arrays, &l->reader.plan->hp, t, role, m);
+    k3_status status = k3_gpu_arrays_check(&l->w->arrays, l->err);
+    if (status != K3_OK) return status;
+    if (m[role].q8_0.q) return upload_q8_0(l, t, NULL, &m[role].q8_0);
+
+    void *bytes = k3_buffer_alloc(t->bytes, 1);
+    if (!bytes) return k3_fail_memory(l->err, t->name, t->bytes);
+    status = k3_dense_read_whole(&l->reader, t, role, bytes, l->err);
+    if (status == K3_OK)
+        status = role == K3_MLA_KV_B ? upload_kv_b(l, t, bytes, m) : upload(l, t, bytes, &m[role]);
+    free(bytes);
+    return status;
+}
+
+static k3_status load_all(struct loader *l)
+{
+    const struct k3_plan *plan = l->reader.plan;
+    k3_status status = K3_OK;
+    for (uint32_t i = 0; i < plan->hp.n_layers; i++)
+        for (int role = 0; role < K3_FIRST_EXPERT_ROLE && status == K3_OK; role++) {
+            bool of_model = role < K3_FIRST_LAYER_ROLE;
+            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, i, role);
+            if (t && !(of_model && i))
+                status = load_tensor(l, t, role, of_model ? l->w->model : l->w->layers[i]);
+        }
+    for (int i = 0; i < LANES && status == K3_OK; i++) status = wait_for(l, l->lanes[i].stream);
+    return status;
+}
+
+static k3_status open_lanes(struct loader *l)
+{
+    l->staging.allocate = true;
+    for (int i = 0; i < LANES; i++) {
+        l->lanes[i] =
+            (struct lane){k3_gpu_stream_create(), k3_gpu_alloc_host(PIECE_BLOCKS * BLOCK_BYTES),
+                          k3_gpu_array(&l->staging, "a piece of a tensor", PIECE_BLOCKS, BLOCK_BYTES)};
+        if (!l->lanes[i].stream || !l->lanes[i].host)
+            return k3_fail_memory(l->err, "uploading weights to the GPU", PIECE_BLOCKS * BLOCK_BYTES);
+    }
+    return k3_gpu_arrays_check(&l->staging, l->err);
+}
+
+static void close_lanes(struct loader *l)
+{
+    for (int i = 0; i < LANES; i++) {
+        if (l->lanes[i].stream) k3_gpu_wait(l->lanes[i].stream);
+        k3_gpu_stream_free(l->lanes[i].stream);
+        k3_gpu_free_host(l->lanes[i].host);
+    }
+    k3_gpu_arrays_free(&l->staging);
+}
+
+k3_status k3_gpu_weights_load(struct k3_gpu_weights *w, const struct k3_plan *plan,
+                              const struct k3_gpu_options *options, struct k3_error *err)
+{
+    struct loader l = {
+        .w = w, .reader = k3_dense_reader(plan, options->progress, options->progress_ctx), .err = err};
+    w->arrays.allocate = true;
+    w->layers = calloc(plan->hp.n_layers, sizeof *w->layers);
+    if (!w->layers) return k3_fail_memory(err, "the list of weights", plan->hp.n_layers * sizeof *w->layers);
+    k3_status status = open_lanes(&l);
+    if (status == K3_OK) status = load_all(&l);
+    close_lanes(&l);
+    return status;
+}
+
+void k3_gpu_weights_free(struct k3_gpu_weights *w)
+{
+    k3_gpu_arrays_free(&w->arrays);
+    free(w->layers);
+}

@@ -1,0 +1,30 @@
+/* host.h - the emulated GPU as its host sees it: memory, and reports of what kernels did wrong.
+ *
+ * A launch runs to its end before it returns. The first mistake of a kernel becomes a report: one sentence that
+ * names kernel, place in the source, block, thread, array and index. From then on nothing runs, until the report
+ * is taken. One thread of the host uses all this. */
+#ifndef K3_SIMT_HOST_H
+#define K3_SIMT_HOST_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Device memory: filled with 0xff, and reading it is a mistake until it is written. Never fails softly. */
+void *k3_simt_alloc(const char *name, size_t bytes);
+void k3_simt_free(void *device);
+
+/* Copies to and from the device. */
+void k3_simt_put(void *device, const void *host, size_t bytes);
+void k3_simt_get(void *host, const void *device, size_t bytes);
+
+/* The report, which is forgotten with this, or NULL; valid until the next one. */
+const char *k3_simt_report(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
