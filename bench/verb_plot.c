@@ -115,12 +115,11 @@ static k3_status add_kernel(struct plot *p, const char *path, const json_t *row,
     name_series(p, k3_row_text(row, "variant"), path, series);
     struct k3_bar *bar = k3_chart_bar(chart, k3_row_text(row, "name"), series);
     if (!bar) return no_room(path, err);
-    double madds = k3_row_number(row, "multiply_adds_per_s");
-    double to_value = streamed && madds > 0 ? scale * k3_row_number(row, "bytes_per_s") / madds : scale;
-    *bar = (struct k3_bar){
-        to_value * madds, to_value * k3_row_number(row, "multiply_adds_per_s_min"),
-        to_value * k3_row_number(row, "multiply_adds_per_s_max"),
-        scale * k3_row_number(row, streamed ? "bandwidth_bytes_per_s" : "peak_multiply_adds_per_s")};
+    double madds = amount(row, "multiply_adds_per_s");
+    double to_value = streamed && madds > 0 ? scale * amount(row, "bytes_per_s") / madds : scale;
+    *bar = (struct k3_bar){to_value * madds, to_value * amount(row, "multiply_adds_per_s_min"),
+                           to_value * amount(row, "multiply_adds_per_s_max"),
+                           scale * amount(row, streamed ? "bandwidth_bytes_per_s" : "peak_multiply_adds_per_s")};
     return K3_OK;
 }
 

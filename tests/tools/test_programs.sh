@@ -537,6 +537,8 @@ test_kernels_are_timed_and_drawn() {
     echo '[{"verb": "<i>", "tokens_per_s": 1e308, "tokens_per_s_max": 1e308, "operations": {"a": 1e308, "b": -1, "c": "x"}}]' >"$work/odd.json"
     timeout 20 k3bench plot "$work/odd.json" -o "$work/odd.svg" && grep -q '&lt;i&gt;' "$work/odd.svg" &&
         ! grep -qE 'inf|nan|<i>' "$work/odd.svg" || note "odd results" || return
+    echo '[{"name": "a", "variant": "b", "columns": 1, "threads": 1, "multiply_adds_per_s": 4e-315}]' >"$work/odd.json"
+    timeout -s KILL 20 k3bench plot "$work/odd.json" -o "$work/odd.svg" || note "a rate too small to be drawn" || return
     echo '[{"a": 1}]' >"$work/other.json"
     echo '{"rows": []}' >"$work/empty.json"
     refuses "is of neither" k3bench plot "$work/other.json" -o "$work/no.svg" &&
