@@ -88,13 +88,14 @@ static k3_status read_raw(struct k3_reader *reader, struct k3_load *loads, uint6
     for (struct k3_load *load; n_out && (load = k3_reader_collect(reader, true)); n_out--) {
         got += load->bytes_read;
         if (load->errnum) errnum = load->errnum;
-        if (errnum || asked >= bytes) continue;
+        if (errnum || asked >= bytes || k3_interrupted()) continue;
         next_load(load, at, size);
         asked += K3_LOAD_RANGES * RAW_PIECE;
         k3_reader_start(reader, load);
         n_out++;
     }
     *rate = (double)got / ((double)(k3_now_ns() - begin) / 1e9);
+    if (k3_interrupted()) return k3_fail(err, K3_ERR_CANCELLED, "interrupted");
     return errnum ? k3_fail_errno(err, errnum, "reading the file failed") : K3_OK;
 }
 
@@ -180,7 +181,7 @@ static k3_status measure_store(const struct options *o, const struct k3_plan *pl
     k3_status status = k3_store_open(plan, &options, &store, err);
     if (status != K3_OK) return status;
     uint64_t begin = 0, warm = 0;
-    for (uint32_t i = 0; status == K3_OK && stats.bytes_read - warm < o->mib * MIB; i++) {
+    for (uint32_t i = 0; status == K3_OK && (i <= 2 || stats.bytes_read - warm < o->mib * MIB); i++) {
         choose(random, hp, ids);
         status = take_all(store, hp->n_dense_layers + random_below(random, hp->n_layers - hp->n_dense_layers),
                           ids, hp->top_k, err);
