@@ -161,7 +161,8 @@ static void *worker_main(void *arg)
         wait_for_news(pool, seen);
         if (atomic_load(&pool->stop)) return NULL;
         leave_caller(pool);
-        seen = atomic_load(&pool->ticket) / RUN_UNIT;
+        unsigned long long ticket = atomic_load(&pool->ticket);
+        if (ticket & OPEN) seen = ticket / RUN_UNIT; /* a closed one is of a run that is yet to come */
         take_pieces(pool, worker->index);
     }
 }
