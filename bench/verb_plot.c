@@ -117,9 +117,10 @@ static k3_status add_kernel(struct plot *p, const char *path, const json_t *row,
     if (!bar) return no_room(path, err);
     double madds = amount(row, "multiply_adds_per_s");
     double to_value = streamed && madds > 0 ? scale * amount(row, "bytes_per_s") / madds : scale;
-    *bar = (struct k3_bar){to_value * madds, to_value * amount(row, "multiply_adds_per_s_min"),
-                           to_value * amount(row, "multiply_adds_per_s_max"),
-                           scale * amount(row, streamed ? "bandwidth_bytes_per_s" : "peak_multiply_adds_per_s")};
+    *bar =
+        (struct k3_bar){to_value * madds, to_value * amount(row, "multiply_adds_per_s_min"),
+                        to_value * amount(row, "multiply_adds_per_s_max"),
+                        scale * amount(row, streamed ? "bandwidth_bytes_per_s" : "peak_multiply_adds_per_s")};
     return K3_OK;
 }
 
