@@ -11,7 +11,8 @@ const char *k3_row_text(const json_t *row, const char *key)
 
 double k3_row_number(const json_t *row, const char *key)
 {
-    return json_number_value(json_object_get(row, key));
+    double value = json_number_value(json_object_get(row, key));
+    return value > 1e-6 && value < 1e18 ? value : 0;
 }
 
 /* The list of rows in `root`, as a new reference; NULL if there is none. */

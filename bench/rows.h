@@ -10,8 +10,11 @@
  * members. */
 k3_status k3_rows_read(const char *path, json_t **rows, struct k3_error *err);
 
-/* A member; "" or 0 if there is none of that kind. */
+/* A member; "" if there is none of that kind. */
 const char *k3_row_text(const json_t *row, const char *key);
+
+/* A member; 0 if there is none of that kind, or what is no result: files may have been edited, and what is negative or
+ * beyond all measure was not measured. */
 double k3_row_number(const json_t *row, const char *key);
 
 #endif

@@ -74,14 +74,6 @@ static k3_status no_room(const char *path, struct k3_error *err)
                    "%s: too much for one picture; plot fewer files, or measure fewer kinds", path);
 }
 
-/* A member that can be drawn: files may have been edited, and what is negative or beyond all measure is no
- * result. */
-static double amount(const json_t *row, const char *key)
-{
-    double value = k3_row_number(row, key);
-    return value > 1e-6 && value < 1e18 ? value : 0;
-}
-
 /* ---- kernels ---- */
 
 static double most_threads(const json_t *rows)
@@ -115,12 +107,12 @@ static k3_status add_kernel(struct plot *p, const char *path, const json_t *row,
     name_series(p, k3_row_text(row, "variant"), path, series);
     struct k3_bar *bar = k3_chart_bar(chart, k3_row_text(row, "name"), series);
     if (!bar) return no_room(path, err);
-    double madds = amount(row, "multiply_adds_per_s");
-    double to_value = streamed && madds > 0 ? scale * amount(row, "bytes_per_s") / madds : scale;
-    *bar =
-        (struct k3_bar){to_value * madds, to_value * amount(row, "multiply_adds_per_s_min"),
-                        to_value * amount(row, "multiply_adds_per_s_max"),
-                        scale * amount(row, streamed ? "bandwidth_bytes_per_s" : "peak_multiply_adds_per_s")};
+    double madds = k3_row_number(row, "multiply_adds_per_s");
+    double to_value = streamed && madds > 0 ? scale * k3_row_number(row, "bytes_per_s") / madds : scale;
+    *bar = (struct k3_bar){
+        to_value * madds, to_value * k3_row_number(row, "multiply_adds_per_s_min"),
+        to_value * k3_row_number(row, "multiply_adds_per_s_max"),
+        scale * k3_row_number(row, streamed ? "bandwidth_bytes_per_s" : "peak_multiply_adds_per_s")};
     return K3_OK;
 }
 
@@ -133,8 +125,9 @@ static k3_status add_floats(struct plot *p, const char *path, const json_t *row,
     name_series(p, k3_row_text(row, "variant"), path, series);
     struct k3_bar *bar = chart ? k3_chart_bar(chart, k3_row_text(row, "name"), series) : NULL;
     if (!bar) return no_room(path, err);
-    *bar = (struct k3_bar){1e-9 * amount(row, "values_per_s"), 1e-9 * amount(row, "values_per_s_min"),
-                           1e-9 * amount(row, "values_per_s_max"), 0};
+    *bar = (struct k3_bar){1e-9 * k3_row_number(row, "values_per_s"),
+                           1e-9 * k3_row_number(row, "values_per_s_min"),
+                           1e-9 * k3_row_number(row, "values_per_s_max"), 0};
     return K3_OK;
 }
 
@@ -154,7 +147,7 @@ static k3_status add_operations(struct plot *p, const char *path, const json_t *
         struct k3_bar *bar = k3_chart_bar(chart, group, name);
         if (!bar) return no_room(path, err);
         (void)seconds;
-        bar->value = 1e3 * amount(operations, name) / fmax(amount(row, "tokens"), 1);
+        bar->value = 1e3 * k3_row_number(operations, name) / fmax(k3_row_number(row, "tokens"), 1);
     }
     return K3_OK;
 }
@@ -171,8 +164,8 @@ static k3_status add_speed(struct plot *p, const char *path, const json_t *row, 
     snprintf(group, sizeof group, "%.0f", k3_row_number(row, "context"));
     struct k3_bar *bar = k3_chart_bar(chart, group, series);
     if (!bar) return no_room(path, err);
-    *bar = (struct k3_bar){amount(row, "tokens_per_s"), amount(row, "tokens_per_s_min"),
-                           amount(row, "tokens_per_s_max"), 0};
+    *bar = (struct k3_bar){k3_row_number(row, "tokens_per_s"), k3_row_number(row, "tokens_per_s_min"),
+                           k3_row_number(row, "tokens_per_s_max"), 0};
     if (p->many_files)
         snprintf(group, sizeof group, "%.0f %.40s", k3_row_number(row, "context"), k3_file_name(path));
     return json_object_get(row, "operations") ? add_operations(p, path, row, verb, group, err) : K3_OK;

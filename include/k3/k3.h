@@ -111,6 +111,7 @@ enum k3_lookahead {
 #define K3_GPU_OFF   (-1)      /* none */
 #define K3_GPU(n)    ((n) + 1) /* the one of that number, from 0 on */
 
+/* Whoever calls into a model needs 512 KiB of stack, for the calling thread computes, too. */
 struct k3_model_options {
     int threads; /* 0: one per processor the process may use. Never changes results */
     int gpu;     /* where dense weights and sessions are: see K3_GPU. Never changes results */

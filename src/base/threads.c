@@ -38,6 +38,8 @@
 #define ITEM_MASK (OPEN - 1)   /* the first item not taken */
 #define RUN_UNIT  (OPEN << 1)  /* the number of the run lies above */
 
+#define WORKER_STACK ((size_t)2 << 20) /* kernels keep tiles of weights there, some 330 KiB */
+
 struct worker {
     struct k3_pool *pool;
     pthread_t thread;
@@ -188,16 +190,20 @@ k3_status k3_pool_create(int n_threads, struct k3_pool **out, struct k3_error *e
     pool->workers = calloc((size_t)n_threads, sizeof *pool->workers);
     if (!pool->workers)
         status = k3_fail_memory(err, "the thread pool", (uint64_t)n_threads * sizeof *pool->workers);
+    pthread_attr_t attr; /* of a system's own choice, stacks may be too small for kernels */
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, WORKER_STACK);
     for (int i = 1; status == K3_OK && i < n_threads; i++) {
         struct worker *worker = &pool->workers[i - 1];
         worker->pool = pool;
         worker->index = i;
-        int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
+        int failed = pthread_create(&worker->thread, &attr, worker_main, worker);
         if (failed)
             status = k3_fail_errno(err, failed, "thread %d of %d cannot be started", i + 1, n_threads);
         else
             pool->n_started++;
     }
+    pthread_attr_destroy(&attr);
     if (status != K3_OK) {
         k3_pool_free(pool);
         return status;

@@ -111,7 +111,7 @@ static int compare(struct memory *memory, int all)
         if (fastest == 0 || times[i] < fastest) fastest = times[i];
     for (int i = n_numbers - 1; i >= 0; i--)
         if (times[i] <= 1.03 * fastest) best = numbers[i];
-    return best;
+    return isinf(fastest) ? all : best; /* nothing could be measured */
 }
 
 int k3_best_threads(void)
