@@ -13,8 +13,7 @@
 #include <sys/mman.h>
 
 #define ROW_WEIGHTS 3584 /* a row of an expert's gate or up in K3 */
-#define PIECE_BYTES                                                                                          \
-    (1 << 18) /* a quarter of the smallest second caches of today's processors that we know, 1 MiB */
+#define PIECE_BYTES (1 << 18) /* a quarter of 1 MiB, the smallest second caches of today that we know */
 #define PIECE_ROWS 64
 
 /* ---- memory ---- */

@@ -14,8 +14,7 @@ struct k3_machine {
     double one[K3_TYPE_COUNT],
         many[K3_TYPE_COUNT]; /* multiply-adds a second and core, with one and many columns */
     double layer_s;          /* what a layer takes beside its work: threads, launches */
-    double
-        hits; /* share of requests for experts found in memory; negative: as the cached share of the pool gives */
+    double hits;             /* share of requests found in memory; negative: as the cached share gives */
 };
 
 #define K3_MAX_TERMS 12

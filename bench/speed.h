@@ -50,8 +50,7 @@ struct k3_speed {
     struct k3_session *session;
     int32_t *ids;  /* [longest context], then [tokens] of the warm-up and of each repetition */
     float *logits; /* [n_vocab] */
-    bool
-        keep_out; /* files of telemetry tell of the repetitions alone: nothing else is fed after the warm-up */
+    bool keep_out; /* telemetry tells of the repetitions alone: nothing else is fed after the warm-up */
     struct k3_progress loading, feeding;
     struct k3_steps steps;
     struct k3_noise noise;

@@ -8,9 +8,8 @@
 struct k3_cpu {
     bool avx2;    /* AVX2, FMA, F16C and BMI2 */
     bool avxvnni; /* the 256-bit AVX-VNNI */
-    bool
-        avx512; /* AVX2 as above, F, BW, DQ, VL, VNNI, VBMI, BITALG; GFNI, BMI2, which all processors with those have */
-    bool amx; /* AVX-512 as above, AMX-TILE and AMX-INT8; the kernel has let this process use them */
+    bool avx512;  /* AVX2 as above, F, BW, DQ, VL, VNNI, VBMI, BITALG and GFNI */
+    bool amx;     /* AVX-512 as above, AMX-TILE and AMX-INT8; the kernel has let this process use them */
 };
 
 /* Found once; safe to call from any thread. */

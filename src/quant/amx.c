@@ -175,8 +175,8 @@ K3_INLINE void block_of_iq2_xxs(const struct k3_tile *const pair[2], size_t at, 
 /* Here a result is only good for 32 weights, so there are 8 times as many roundings. A job is 16 columns times one
  * tile; its sums stay in registers for all 8 blocks of a unit, and the tile unit works on the next job meanwhile. */
 struct job_of_32 {
-    const int8_t *
-        q; /* activations: as they were prepared, or where they are, for their order is that of the weights */
+    /* Activations: as they were prepared, or where they are, for their order is that of the weights. */
+    const int8_t *q;
     const float *d;            /* of each block */
     size_t q_stride, d_stride; /* from one column to the next */
     const uint8_t (*w)[16][4];

@@ -7,9 +7,10 @@
 #include "common/threads.h"
 
 struct k3_engine {
-    const char *model;         /* NULL: see k3_engine_find_model */
-    uint32_t threads;          /* 0: chosen when the model is opened or planned */
+    const char *model;              /* NULL: see k3_engine_find_model */
+    uint32_t threads;               /* 0: chosen when the model is opened or planned */
     struct k3_thread_choice choice; /* of threads, from then on */
+
     uint32_t context;          /* most tokens in a session; 0: chosen */
     bool exact;                /* f32 arithmetic */
     int gpu;                   /* as k3_model_options has it */
