@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ROW_WEIGHTS 3584 /* a row of an expert's gate or up in K3 */
+#define ROW_WEIGHTS 3584      /* a row of an expert's gate or up in K3 */
 #define PIECE_BYTES (1 << 18) /* a quarter of 1 MiB, the smallest second caches of today that we know */
-#define PIECE_ROWS 64
+#define PIECE_ROWS  64
 
 /* ---- memory ---- */
 
