@@ -383,32 +383,24 @@ static void batch_iq2_xxs(const struct k3_product *p)
 #define LEAST_COLUMNS_32  24 /* q8_0, mxfp4 */
 #define LEAST_COLUMNS_256 12 /* iq1_m, iq2_xxs */
 
-K3_INLINE void choose(const struct k3_product *p, enum k3_type type, size_t least, k3_product_fn batch)
-{
-    if (p->n_columns < least)
-        k3_kernels_avx512.product[type](p);
-    else
-        batch(p);
-}
-
 static void product_q8_0(const struct k3_product *p)
 {
-    choose(p, K3_TYPE_Q8_0, LEAST_COLUMNS_32, batch_q8_0);
+    k3_by_columns(p, LEAST_COLUMNS_32, k3_kernels_avx512.product[K3_TYPE_Q8_0], batch_q8_0);
 }
 
 static void product_mxfp4(const struct k3_product *p)
 {
-    choose(p, K3_TYPE_MXFP4, LEAST_COLUMNS_32, batch_mxfp4);
+    k3_by_columns(p, LEAST_COLUMNS_32, k3_kernels_avx512.product[K3_TYPE_MXFP4], batch_mxfp4);
 }
 
 static void product_iq1_m(const struct k3_product *p)
 {
-    choose(p, K3_TYPE_IQ1_M, LEAST_COLUMNS_256, batch_iq1_m);
+    k3_by_columns(p, LEAST_COLUMNS_256, k3_kernels_avx512.product[K3_TYPE_IQ1_M], batch_iq1_m);
 }
 
 static void product_iq2_xxs(const struct k3_product *p)
 {
-    choose(p, K3_TYPE_IQ2_XXS, LEAST_COLUMNS_256, batch_iq2_xxs);
+    k3_by_columns(p, LEAST_COLUMNS_256, k3_kernels_avx512.product[K3_TYPE_IQ2_XXS], batch_iq2_xxs);
 }
 
 const struct k3_kernels k3_kernels_amx = {

@@ -8,10 +8,7 @@
  *
  * COST. Two passes over a block in the cache of the first level, about 2 operations for each x. */
 #include "quant/avx2_internal.h"
-
-#include <math.h>
-
-#define F32_INFINITY_BITS 0x7f800000u
+#include "quant/round_blocks.h"
 
 K3_INLINE __m256i magnitude(const float *x)
 {
@@ -27,7 +24,6 @@ K3_INLINE uint32_t largest_bits(const float *x, size_t n)
     return (uint32_t)_mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
 
-/* The first element of that magnitude, with its sign. */
 K3_INLINE float first_of_magnitude(const float *x, uint32_t bits)
 {
     for (;; x += 8) {
@@ -57,52 +53,36 @@ K3_INLINE int sum_of_lanes(__m256i v)
     return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
 
-/* A block without an answer. */
-static void round_to_zero(uint32_t largest, size_t n, size_t n_sums, float *d, int8_t *q, int16_t *sums)
+K3_INLINE void round_32(const float *x, float factor, int8_t *q, int16_t sums[1])
 {
-    *d = largest >= F32_INFINITY_BITS ? NAN : 0.0f;
-    memset(q, 0, n);
-    memset(sums, 0, n_sums * sizeof *sums);
+    __m256i v[4];
+    for (int k = 0; k < 4; k++) v[k] = round_8(x + 8 * k, factor);
+    store_32(q, v);
+    sums[0] =
+        (int16_t)sum_of_lanes(_mm256_add_epi32(_mm256_add_epi32(v[0], v[1]), _mm256_add_epi32(v[2], v[3])));
 }
+
+K3_INLINE void round_256(const float *x, float factor, int8_t *q, int16_t sums[32])
+{
+    for (size_t j = 0; j < 256; j += 64) {
+        __m256i v[8];
+        for (size_t k = 0; k < 8; k++) v[k] = round_8(x + j + 8 * k, factor);
+        store_32(q + j, v);
+        store_32(q + j + 32, v + 4);
+        __m256i s = k3_sums_of_8(v);
+        __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+        _mm_storeu_si128((__m128i *)(sums + j / 8), words);
+    }
+}
+
+static const struct k3_rounding avx2 = {largest_bits, first_of_magnitude, round_32, round_256};
 
 void k3_avx2_round_q8_0(const float *x, void *act, size_t n)
 {
-    struct k3_rounded r = k3_rounded_row(K3_ACT_Q8_0, act, n);
-    for (size_t i = 0; i < n; i += 32, x += 32, r.d++, r.q += 32, r.sums++) {
-        uint32_t bits = largest_bits(x, 32);
-        float amax = k3_f32_from_bits(bits), inverse = 127.0f / amax;
-        if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
-            round_to_zero(bits, 32, 1, r.d, r.q, r.sums);
-            continue;
-        }
-        *r.d = k3_f32_from_f16(k3_f16_from_f32(amax / 127.0f));
-        __m256i v[4];
-        for (int k = 0; k < 4; k++) v[k] = round_8(x + 8 * k, inverse);
-        store_32(r.q, v);
-        *r.sums = (int16_t)sum_of_lanes(
-            _mm256_add_epi32(_mm256_add_epi32(v[0], v[1]), _mm256_add_epi32(v[2], v[3])));
-    }
+    k3_round_row_q8_0(&avx2, x, act, n);
 }
 
 void k3_avx2_round_q8_K(const float *x, void *act, size_t n)
 {
-    struct k3_rounded r = k3_rounded_row(K3_ACT_Q8_K, act, n);
-    for (size_t i = 0; i < n; i += 256, x += 256, r.d++, r.q += 256, r.sums += 32) {
-        uint32_t bits = largest_bits(x, 256);
-        float inverse = -127.0f / first_of_magnitude(x, bits);
-        if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
-            round_to_zero(bits, 256, 32, r.d, r.q, r.sums);
-            continue;
-        }
-        *r.d = 1.0f / inverse;
-        for (size_t j = 0; j < 256; j += 64) {
-            __m256i v[8];
-            for (size_t k = 0; k < 8; k++) v[k] = round_8(x + j + 8 * k, inverse);
-            store_32(r.q + j, v);
-            store_32(r.q + j + 32, v + 4);
-            __m256i sums = k3_sums_of_8(v);
-            __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-            _mm_storeu_si128((__m128i *)(r.sums + j / 8), words);
-        }
-    }
+    k3_round_row_q8_K(&avx2, x, act, n);
 }

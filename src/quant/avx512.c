@@ -9,33 +9,24 @@
 #define LEAST_COLUMNS_IQ1_M   3
 #define LEAST_COLUMNS_IQ2_XXS 4
 
-/* Always inlined, so that both functions are called directly. */
-K3_INLINE void choose(const struct k3_product *p, size_t least, k3_product_fn few, k3_product_fn many)
-{
-    if (p->n_columns < least)
-        few(p);
-    else
-        many(p);
-}
-
 static void product_q8_0(const struct k3_product *p)
 {
-    choose(p, LEAST_COLUMNS_32, k3_avx512_q8_0, k3_avx512_batch_q8_0);
+    k3_by_columns(p, LEAST_COLUMNS_32, k3_avx512_q8_0, k3_avx512_batch_q8_0);
 }
 
 static void product_mxfp4(const struct k3_product *p)
 {
-    choose(p, LEAST_COLUMNS_32, k3_avx512_mxfp4, k3_avx512_batch_mxfp4);
+    k3_by_columns(p, LEAST_COLUMNS_32, k3_avx512_mxfp4, k3_avx512_batch_mxfp4);
 }
 
 static void product_iq1_m(const struct k3_product *p)
 {
-    choose(p, LEAST_COLUMNS_IQ1_M, k3_avx512_iq1_m, k3_avx512_batch_iq1_m);
+    k3_by_columns(p, LEAST_COLUMNS_IQ1_M, k3_avx512_iq1_m, k3_avx512_batch_iq1_m);
 }
 
 static void product_iq2_xxs(const struct k3_product *p)
 {
-    choose(p, LEAST_COLUMNS_IQ2_XXS, k3_avx512_iq2_xxs, k3_avx512_batch_iq2_xxs);
+    k3_by_columns(p, LEAST_COLUMNS_IQ2_XXS, k3_avx512_iq2_xxs, k3_avx512_batch_iq2_xxs);
 }
 
 const struct k3_kernels k3_kernels_avx512 = {

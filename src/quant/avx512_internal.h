@@ -27,6 +27,16 @@ void k3_avx512_batch_mxfp4(const struct k3_product *p);
 void k3_avx512_batch_iq1_m(const struct k3_product *p);
 void k3_avx512_batch_iq2_xxs(const struct k3_product *p);
 
+/* The kernel for few columns, or from `least` columns on that for many. Inlined, so that what is known is called
+ * directly. */
+K3_INLINE void k3_by_columns(const struct k3_product *p, size_t least, k3_product_fn few, k3_product_fn many)
+{
+    if (p->n_columns < least)
+        few(p);
+    else
+        many(p);
+}
+
 /* Columns that are worked on at once: the activations of more would not stay in registers. */
 #define K3_MAX_COLUMNS 4
 

@@ -9,10 +9,7 @@
  * the latency of going across a vector: about 0.5 cycles an activation, which thousands of rows of weights
  * then use. */
 #include "quant/avx512_internal.h"
-
-#include <math.h>
-
-#define F32_INFINITY_BITS 0x7f800000u
+#include "quant/round_blocks.h"
 
 K3_INLINE __m512i magnitude(const float *x)
 {
@@ -26,7 +23,6 @@ K3_INLINE uint32_t largest_bits(const float *x, const size_t n)
     return _mm512_reduce_max_epu32(largest);
 }
 
-/* The first element of that magnitude, with its sign. */
 K3_INLINE float first_of_magnitude(const float *x, uint32_t bits)
 {
     __mmask16 equal;
@@ -44,23 +40,11 @@ K3_INLINE void round_values(const float *x, float factor, const size_t n, int8_t
     }
 }
 
-void k3_avx512_round_q8_0(const float *x, void *act, size_t n)
+K3_INLINE void round_32(const float *x, float factor, int8_t *q, int16_t sums[1])
 {
-    struct k3_rounded r = k3_rounded_row(K3_ACT_Q8_0, act, n);
-    for (size_t i = 0; i < n; i += 32, x += 32, r.d++, r.q += 32, r.sums++) {
-        uint32_t bits = largest_bits(x, 32);
-        float amax = k3_f32_from_bits(bits), inverse = 127.0f / amax;
-        if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
-            *r.d = bits >= F32_INFINITY_BITS ? NAN : 0.0f;
-            *r.sums = 0;
-            memset(r.q, 0, 32);
-            continue;
-        }
-        *r.d = k3_f32_from_f16(k3_f16_from_f32(amax / 127.0f));
-        round_values(x, inverse, 32, r.q);
-        __m512i q = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)r.q));
-        *r.sums = (int16_t)_mm512_reduce_add_epi32(_mm512_madd_epi16(q, _mm512_set1_epi16(1)));
-    }
+    round_values(x, factor, 32, q);
+    __m512i words = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)q));
+    sums[0] = (int16_t)_mm512_reduce_add_epi32(_mm512_madd_epi16(words, _mm512_set1_epi16(1)));
 }
 
 /* Sums of 8 neighbours. */
@@ -74,20 +58,20 @@ K3_INLINE void sum_eights(const int8_t *q, int16_t sums[32])
     }
 }
 
+K3_INLINE void round_256(const float *x, float factor, int8_t *q, int16_t sums[32])
+{
+    round_values(x, factor, 256, q);
+    sum_eights(q, sums);
+}
+
+static const struct k3_rounding avx512 = {largest_bits, first_of_magnitude, round_32, round_256};
+
+void k3_avx512_round_q8_0(const float *x, void *act, size_t n)
+{
+    k3_round_row_q8_0(&avx512, x, act, n);
+}
+
 void k3_avx512_round_q8_K(const float *x, void *act, size_t n)
 {
-    struct k3_rounded r = k3_rounded_row(K3_ACT_Q8_K, act, n);
-    for (size_t i = 0; i < n; i += 256, x += 256, r.d++, r.q += 256, r.sums += 32) {
-        uint32_t bits = largest_bits(x, 256);
-        float inverse = -127.0f / first_of_magnitude(x, bits);
-        if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
-            *r.d = bits >= F32_INFINITY_BITS ? NAN : 0.0f;
-            memset(r.sums, 0, 32 * sizeof *r.sums);
-            memset(r.q, 0, 256);
-            continue;
-        }
-        *r.d = 1.0f / inverse;
-        round_values(x, inverse, 256, r.q);
-        sum_eights(r.q, r.sums);
-    }
+    k3_round_row_q8_K(&avx512, x, act, n);
 }

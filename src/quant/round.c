@@ -11,11 +11,7 @@
  *   - a block whose amax is so small (0 included) that 127 / amax is infinite becomes d = 0, q = 0;
  *   - a block with an infinity or a NaN becomes d = NaN, q = 0: every product with it is NaN, and the mistake
  *     is seen instead of hidden. */
-#include "quant/quant_internal.h"
-
-#include <math.h>
-
-#define F32_INFINITY_BITS 0x7f800000u
+#include "quant/round_blocks.h"
 
 /* The bits of the largest |x|. Bits of floats that are not negative are ordered as the floats are, with
  * infinity and then NaN above them, so this needs no comparison of floats. */
@@ -50,47 +46,30 @@ static inline void round_block(const float *x, float factor, size_t n, size_t gr
     }
 }
 
-/* A block without an answer. */
-static void round_to_zero(uint32_t largest, size_t n, size_t group, float *d, int8_t *q, int16_t *sums)
+static void round_32(const float *x, float factor, int8_t *q, int16_t sums[1])
 {
-    *d = largest >= F32_INFINITY_BITS ? NAN : 0.0f;
-    memset(q, 0, n);
-    memset(sums, 0, n / group * sizeof *sums);
+    round_block(x, factor, 32, 32, q, sums);
 }
 
-void k3_round_q8_0(const float *x, void *act, size_t n)
+static void round_256(const float *x, float factor, int8_t *q, int16_t sums[32])
 {
-    struct k3_rounded r = k3_rounded_row(K3_ACT_Q8_0, act, n);
-    for (size_t i = 0; i < n; i += 32, x += 32, r.d++, r.q += 32, r.sums++) {
-        uint32_t bits = largest_bits(x, 32);
-        float amax = k3_f32_from_bits(bits), inverse = 127.0f / amax;
-        if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
-            round_to_zero(bits, 32, 32, r.d, r.q, r.sums);
-            continue;
-        }
-        *r.d = k3_f32_from_f16(k3_f16_from_f32(amax / 127.0f));
-        round_block(x, inverse, 32, 32, r.q, r.sums);
-    }
+    round_block(x, factor, 256, 8, q, sums);
 }
 
-/* The first element of that magnitude, with its sign. */
 static float first_of_magnitude(const float *x, uint32_t bits)
 {
     while ((k3_f32_bits(*x) & 0x7fffffffu) != bits) x++;
     return *x;
 }
 
+static const struct k3_rounding portable = {largest_bits, first_of_magnitude, round_32, round_256};
+
+void k3_round_q8_0(const float *x, void *act, size_t n)
+{
+    k3_round_row_q8_0(&portable, x, act, n);
+}
+
 void k3_round_q8_K(const float *x, void *act, size_t n)
 {
-    struct k3_rounded r = k3_rounded_row(K3_ACT_Q8_K, act, n);
-    for (size_t i = 0; i < n; i += 256, x += 256, r.d++, r.q += 256, r.sums += 32) {
-        uint32_t bits = largest_bits(x, 256);
-        float inverse = -127.0f / first_of_magnitude(x, bits);
-        if (bits >= F32_INFINITY_BITS || isinf(inverse)) {
-            round_to_zero(bits, 256, 8, r.d, r.q, r.sums);
-            continue;
-        }
-        *r.d = 1.0f / inverse;
-        round_block(x, inverse, 256, 8, r.q, r.sums);
-    }
+    k3_round_row_q8_K(&portable, x, act, n);
 }
