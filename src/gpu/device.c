@@ -1,6 +1,6 @@
 /* device.c - the GPU as a device: the walk's operations on a batch, as launches on one stream.
  *
- * The host waits for the device where it needs what was computed: at the end of route, guess and logits. What it gives is
+ * The host waits for the device where it needs what was computed: at the end of route, guess and finish. What it gives is
  * the tokens, the sum of the experts and the rows of logits that are wanted. */
 #include "gpu/gpu_internal.h"
 
