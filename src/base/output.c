@@ -67,8 +67,8 @@ k3_status k3_output_expect(const struct k3_output *output, uint64_t bytes, struc
     if (fstatvfs(output->fd, &fs) != 0) return K3_OK; /* then writing will tell */
     uint64_t unit = fs.f_frsize, free_bytes;
     if (__builtin_mul_overflow((uint64_t)fs.f_bavail, unit, &free_bytes) || bytes <= free_bytes) return K3_OK;
-    return k3_fail(err, K3_ERR_IO, "%s: needs %.2f GB, but its file system has only %.2f GB free",
-                   output->path, (double)bytes / 1e9, (double)free_bytes / 1e9);
+    return k3_fail(err, K3_ERR_IO, "%s: needs %.1f MB, but its file system has only %.1f MB free",
+                   output->path, (double)bytes / 1e6, (double)free_bytes / 1e6);
 }
 
 k3_status k3_output_write(struct k3_output *output, const void *bytes, size_t n, struct k3_error *err)
