@@ -1,70 +1,120 @@
-/* kda_prepare.cu - what KDA does before its recurrence: convolution, normalisation, decay.
+/* kda_prepare.cu - what KDA does between its projections and its recurrence, in one launch: convolution over time and its
+ * history, normalisation, decay, beta.
  *
- * FORMULA (architecture.md section 5).
- *   conv        u[t][c] = silu(sum_j taps[c][j] z[t + j][c]), j in order
- *   normalise   x = x * (scale / sqrt(dot(x, x) + 1e-6)), dot in the order of dots.h
- *   decay       alpha = exp(g), g = floor * sigmoid(-a[h] (r + dt)), or a[h] * softplus(r + dt) without a bounded gate
- * MAPPING. conv and decay: one thread for each token and channel, tokens in the second dimension of the grid.
- * normalise: a half warp for each row.
- * COST for each token and channel: conv 4 + 4 n_taps bytes from the cache, 8 from memory; normalise 4 read, 4 written;
- * decay the same, and some 60 operations. Bound: memory, or latency for one token. */
+ * FORMULA (architecture.md section 5). kernels.h; dots in the order of dots.h, and
+ *   unit length   u = u * (scale / sqrt(dot(u, u) + 1e-6))
+ *   decay         alpha = exp(g), g = floor * sigmoid(-a[h] (r + dt)), or a[h] * softplus(r + dt) without a bounded gate
+ * MAPPING. A block of threads for each head, TOKENS tokens, and q, k, v or the decay: the dimensions of the grid. A channel
+ * is one thread's. Rows of q and k go through shared memory, where half warps take their lengths. Only the first TOKENS
+ * tokens reach back to the history, so their block renews it when it has read it.
+ * COST for each token and channel: 16 bytes read, 16 written, and for each head's channel 24 (n_taps - 1) of history read
+ * and written; some 150 operations. 0.7 MB for a token of K3. Bound: latency, or memory for many tokens. */
 #include "dots.h"
 #include "kernels.h"
 
-#define THREADS 128u
-#define ROWS    (THREADS / K3_SUMS)
+#define THREADS K3_GPU_MAX_KDA_DIM
+#define TOKENS  (THREADS / K3_SUMS) /* so that each half warp has one, and the taps reach into one block before */
+#define VALUES  (TOKENS * THREADS)
+#define STREAMS 3u
 
-static unsigned parts(size_t n, unsigned part)
+enum { Q, K, V, DECAY, PARTS };
+
+struct shape {
+    size_t n, width;
+    unsigned dim, n_taps;
+    float scale; /* of q */
+};
+
+/* One of the streams: rows before the first one of z are those of the history. */
+struct source {
+    K3_CONSTANT(float) z;
+    K3_GLOBAL(float) history;
+    size_t kept; /* rows of it */
+};
+
+/* The value of channel c in row `row`, counted from the first of the history. */
+K3_DEVICE float row_value(source from, shape s, size_t row, size_t c)
 {
-    return (unsigned)((n + part - 1) / part);
+    if (row < from.kept) return from.history[row * s.width + c];
+    return from.z[(row - from.kept) * s.width + c];
 }
 
-K3_KERNEL conv(K3_CONSTANT(float) z, K3_CONSTANT(float) taps, unsigned n_taps, size_t width,
-               K3_GLOBAL(float) u)
+K3_DEVICE void renew_history(source from, shape s, size_t c)
 {
-    size_t c = (size_t)blockIdx.x * THREADS + threadIdx.x, t = blockIdx.y;
-    if (c >= width) return;
-    float sum = 0;
-    for (unsigned j = 0; j < n_taps; j++) sum += taps[c * n_taps + j] * z[(t + j) * width + c];
-    u[t * width + c] = k3_silu(sum);
+    for (size_t row = 0; row < from.kept; row++)
+        from.history[row * s.width + c] = row_value(from, s, s.n + row, c);
 }
 
-K3_KERNEL normalise(K3_GLOBAL(float) x, size_t n_rows, size_t dim, float scale)
+/* Tokens first .. first + count - 1 of one head of a stream, whose channel c this thread has if it has one. */
+K3_DEVICE void convolve(source from, K3_CONSTANT(float) taps, shape s, size_t first, unsigned count, size_t c,
+                        bool unit, float scale, K3_GLOBAL(float) u, K3_SHARED_OF(float) values,
+                        K3_SHARED_OF(float) factors)
 {
-    size_t row = (size_t)blockIdx.x * ROWS + threadIdx.x / K3_SUMS;
-    size_t n = row < n_rows ? dim : 0; /* lanes without a row come to the shuffles too */
-    x = x + row % n_rows * dim;
-    float factor = scale / sqrtf(k3_half_warp_dot(x, x, n) + 1e-6f);
-    k3_sync_warp(K3_ALL_LANES); /* elements after the sums are read by all lanes */
-    for (size_t i = threadIdx.x % K3_SUMS; i < n; i += K3_SUMS) x[i] *= factor;
+    unsigned i = threadIdx.x, half = i / K3_SUMS;
+    if (i < s.dim)
+        for (unsigned t = 0; t < count; t++) {
+            float sum = 0;
+            for (unsigned j = 0; j < s.n_taps; j++)
+                sum += taps[c * s.n_taps + j] * row_value(from, s, first + t + j, c);
+            values[t * s.dim + i] = k3_silu(sum);
+        }
+    k3_sync();
+    unsigned mine = half < count ? half : 0; /* half warps without a token come to the shuffles too */
+    float dot = k3_half_warp_dot(values + mine * s.dim, values + mine * s.dim, unit ? s.dim : 0);
+    if (i % K3_SUMS == 0) factors[half] = scale / sqrtf(dot + 1e-6f);
+    k3_sync();
+    if (i < s.dim)
+        for (unsigned t = 0; t < count; t++) {
+            float value = values[t * s.dim + i];
+            u[(first + t) * s.width + c] = unit ? value * factors[t] : value;
+        }
 }
 
-K3_KERNEL decay(K3_GLOBAL(float) r, K3_CONSTANT(float) a, K3_CONSTANT(float) dt, int bounded, float floor,
-                size_t width, size_t dim)
+K3_KERNEL prepare(K3_CONSTANTS(float, STREAMS) z, K3_CONSTANTS(float, STREAMS) taps,
+                  K3_GLOBALS(float, STREAMS) u, K3_GLOBAL(float) history, K3_GLOBAL(float) alpha,
+                  K3_GLOBAL(float) beta, K3_CONSTANT(float) a, K3_CONSTANT(float) dt, int bounded, float floor,
+                  shape s)
 {
-    size_t c = (size_t)blockIdx.x * THREADS + threadIdx.x, at = blockIdx.y * width + c;
-    if (c >= width) return;
-    float rate = a[c / dim], x = r[at] + dt[c];
-    float g = bounded ? floor * k3_sigmoid(-rate * x) : rate * k3_softplus(x);
-    r[at] = k3_expf(g);
+    K3_SHARED(float, values, VALUES);
+    K3_SHARED(float, factors, TOKENS);
+    unsigned head = blockIdx.x, part = blockIdx.z, i = threadIdx.x;
+    size_t first = (size_t)blockIdx.y * TOKENS, c = (size_t)head * s.dim + i;
+    unsigned count = (unsigned)(s.n - first < TOKENS ? s.n - first : TOKENS);
+    if (part == DECAY) {
+        for (size_t t = first; t < first + count; t++) {
+            size_t at = t * s.width + c, of_head = t * gridDim.x + head;
+            if (i < s.dim) {
+                float rate = a[head], x = alpha[at] + dt[c];
+                alpha[at] = k3_expf(bounded ? floor * k3_sigmoid(-rate * x) : rate * k3_softplus(x));
+            }
+            if (i == 0) beta[of_head] = k3_sigmoid(beta[of_head]);
+        }
+        return;
+    }
+    size_t kept = s.n_taps - 1;
+    source from = {part == Q   ? z.at[Q]
+                   : part == K ? z.at[K]
+                               : z.at[V],
+                   history + part * kept * s.width, kept};
+    convolve(from,
+             part == Q   ? taps.at[Q]
+             : part == K ? taps.at[K]
+                         : taps.at[V],
+             s, first, count, c, part != V, part == Q ? s.scale : 1.0f,
+             part == Q   ? u.at[Q]
+             : part == K ? u.at[K]
+                         : u.at[V],
+             values, factors);
+    if (first == 0 && i < s.dim) renew_history(from, s, c);
 }
 
-extern "C" void k3_gpu_kda_conv(const float *z, const float *taps, size_t n_taps, size_t n, size_t width,
-                                float *u, k3_stream stream)
+extern "C" void k3_gpu_kda_prepare(const struct k3_gpu_kda *k, k3_stream stream)
 {
-    K3_LAUNCH(conv, dim3(parts(width, THREADS), (unsigned)n), THREADS, stream, z, taps, (unsigned)n_taps,
-              width, u);
-}
-
-extern "C" void k3_gpu_kda_normalise(float *x, size_t n_rows, size_t dim, float scale, k3_stream stream)
-{
-    K3_LAUNCH(normalise, parts(n_rows, ROWS), THREADS, stream, x, n_rows, dim, scale);
-}
-
-extern "C" void k3_gpu_kda_decay(float *r, const float *a, const float *dt, int bounded, float floor,
-                                 size_t n, size_t n_heads, size_t dim, k3_stream stream)
-{
-    size_t width = n_heads * dim;
-    K3_LAUNCH(decay, dim3(parts(width, THREADS), (unsigned)n), THREADS, stream, r, a, dt, bounded, floor,
-              width, dim);
+    k3_pointers<const float, STREAMS> z = {{k->z[0], k->z[1], k->z[2]}},
+                                      taps = {{k->taps[0], k->taps[1], k->taps[2]}};
+    k3_pointers<float, STREAMS> u = {{k->u[0], k->u[1], k->u[2]}};
+    shape s = {k->n, k->n_heads * k->dim, (unsigned)k->dim, (unsigned)k->n_taps, 1.0f / sqrtf((float)k->dim)};
+    dim3 blocks((unsigned)k->n_heads, (unsigned)((k->n + TOKENS - 1) / TOKENS), PARTS);
+    K3_LAUNCH(prepare, blocks, THREADS, stream, z, taps, u, k->history, k->alpha, k->beta, k->a, k->dt,
+              k->bounded, k->floor, s);
 }

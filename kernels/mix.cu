@@ -1,25 +1,32 @@
-/* mix.cu - AttnRes: the mix of bank and stream that every sublayer sees.
+/* mix.cu - AttnRes: the mix of bank and stream that every sublayer sees, and the norm that follows it.
  *
  * FORMULA. score_j = dot(score, c_j) / root_j, root_j = sqrt(dot(c_j, c_j) / width + eps); prob = softmax(score_j);
- * y = sum_j prob_j c_j, j in order, the stream last (architecture.md section 4). Dots in the order of dots.h.
+ * y = sum_j prob_j c_j, j in order, the stream last (architecture.md section 4). Dots in the order of dots.h. Then
+ * norm.h.
  * LAYOUT. kernels.h: one array of bank and stream. A banked row never changes, so neither does its root: it is the one
  * that was computed when the row was the stream.
- * MAPPING. A block of threads for each token. There are n_sources dots with `score` and one of the stream with itself.
- * DOTS of them are done together: all threads multiply a TILE of elements of each into shared memory, then half warp j
- * adds the products of dot j to its 16 sums (see rms_norm.cu). K3 has at most 10, so one round. Then one
- * thread for each source does its part of the softmax, but all add the sum, in order; and all take elements 512 apart
- * of y.
- * COST. 4 (n_bank + 1) bytes for each element, read twice, the second time from the cache, and 4 written: 258 KB with
- * 8 banked rows at K3's width. Bound: latency; it is one block of threads for a token. */
-#include "dots.h"
+ * MAPPING. Tokens are the first dimension of the grid. The first block of a token mixes. There are n_sources dots with
+ * `score` and one of the stream with itself. DOTS of them are done together: all threads multiply a tile of elements of
+ * each into shared memory, then half warp j adds the products of dot j to its 16 sums (see norm.h). Then one thread for
+ * each source does its part of the softmax, but all add the sum, in order; and all take elements 512 apart of y.
+ *     All these dots but two can be had before: rows in the bank do not change, and the next score is known. So a mix
+ * has more blocks, one for each row, that take the dots of the next one beside it. Then that mix waits for two tiles of
+ * its own stream, and not for seven of ten rows.
+ * COST. 4 (n_bank + 1) bytes for each element, read once more from the cache for the next mix, and 4 written, some more
+ * by the norm: 258 KB with 8 banked rows at K3's width. Bound: latency; one block of threads mixes for a token. */
 #include "kernels.h"
+#include "norm.h"
 
 #define THREADS     512u
 #define DOTS        10u
-#define TILE        1024u
-#define STRIDE      (TILE + K3_SUMS) /* the two dots of a warp lie in different banks */
-#define PRODUCTS    (DOTS * STRIDE)
+#define PRODUCTS    (DOTS * (1024u + K3_SUMS))
 #define MAX_SOURCES 65u /* K3_MAX_BANK and the stream */
+
+/* Elements of a row that are multiplied together when there are `count` dots, in steps of THREADS. */
+K3_DEVICE unsigned tile_of(unsigned count)
+{
+    return (PRODUCTS / count - K3_SUMS) / THREADS * THREADS;
+}
 
 /* Dot `dot`: its two factors. The last one is the stream with itself. */
 struct factors {
@@ -40,18 +47,19 @@ K3_DEVICE void some_dots(K3_CONSTANT(float) streams, K3_CONSTANT(float) score, u
                          K3_SHARED_OF(float) dots)
 {
     size_t whole = width - width % K3_SUMS;
-    unsigned mine = threadIdx.x / K3_SUMS, lane = threadIdx.x % K3_SUMS;
+    unsigned mine = threadIdx.x / K3_SUMS, lane = threadIdx.x % K3_SUMS, most = tile_of(count);
+    unsigned stride = most + K3_SUMS; /* the two dots of a warp lie in different banks */
     float s = 0;
-    for (size_t tile = 0; tile < whole; tile += TILE) {
-        unsigned n = (unsigned)(whole - tile < TILE ? whole - tile : TILE);
+    for (size_t tile = 0; tile < whole; tile += most) {
+        unsigned n = (unsigned)(whole - tile < most ? whole - tile : most);
         for (unsigned j = 0; j < count; j++) {
             factors f = factors_of(streams, score, first + j, n_sources, stream_stride);
             for (unsigned i = threadIdx.x; i < n; i += THREADS)
-                products[j * STRIDE + i] = f.a[tile + i] * f.b[tile + i];
+                products[j * stride + i] = f.a[tile + i] * f.b[tile + i];
         }
         k3_sync();
         if (mine < count)
-            for (unsigned i = lane; i < n; i += K3_SUMS) s += products[mine * STRIDE + i];
+            for (unsigned i = lane; i < n; i += K3_SUMS) s += products[mine * stride + i];
         k3_sync();
     }
     s = k3_add_sums(s);
@@ -61,9 +69,32 @@ K3_DEVICE void some_dots(K3_CONSTANT(float) streams, K3_CONSTANT(float) score, u
     dots[first + mine] = s;
 }
 
+/* Probabilities of the sources of token t, in shared memory. `dots` has those of all, and of the stream with itself. */
+K3_DEVICE void softmax(K3_SHARED_OF(float) dots, K3_GLOBAL(float) roots, size_t t, unsigned n_bank,
+                       size_t batch, float eps, size_t width, K3_SHARED_OF(float) scores,
+                       K3_SHARED_OF(float) powers, K3_SHARED_OF(float) prob)
+{
+    unsigned n_sources = n_bank + 1, i = threadIdx.x;
+    if (i < n_sources) {
+        float root = i < n_bank ? roots[i * batch + t] : sqrtf(dots[n_sources] / (float)width + eps);
+        scores[i] = dots[i] / root;
+        if (i == n_bank) roots[i * batch + t] = root;
+    }
+    k3_sync();
+    float top = -INFINITY, sum = 0;
+    for (unsigned j = 0; j < n_sources; j++) top = scores[j] > top ? scores[j] : top;
+    if (i < n_sources) powers[i] = k3_expf(scores[i] - top);
+    k3_sync();
+    for (unsigned j = 0; j < n_sources; j++) sum += powers[j];
+    if (i < n_sources) prob[i] = powers[i] / sum;
+    k3_sync();
+}
+
 K3_KERNEL mix(K3_CONSTANT(float) streams, K3_GLOBAL(float) roots, unsigned n_bank, size_t batch,
               K3_CONSTANT(float) score, float eps, K3_CONSTANT(uint32_t) rows, size_t width,
-              K3_GLOBAL(float) y, K3_GLOBAL(float) probs)
+              K3_CONSTANT(float) known, K3_CONSTANT(float) next, K3_GLOBAL(float) next_dots,
+              K3_CONSTANT(float) norm, K3_GLOBAL(float) y, K3_GLOBAL(float) probs, K3_GLOBAL(int8_t) q,
+              K3_GLOBAL(float) d)
 {
     K3_SHARED(float, products, PRODUCTS);
     K3_SHARED(float, dots, MAX_SOURCES + 1);
@@ -74,37 +105,38 @@ K3_KERNEL mix(K3_CONSTANT(float) streams, K3_GLOBAL(float) roots, unsigned n_ban
     size_t out = blockIdx.x, t = rows ? rows[out] : out, stream_stride = batch * width;
     streams = streams + t * width;
 
-    for (unsigned first = 0; first < n_sources + 1; first += DOTS)
+    if (blockIdx.y > 0) { /* for the next mix */
+        unsigned j = blockIdx.y - 1;
+        some_dots(streams + j * stream_stride, next, 0, 1, 1, stream_stride, width, products, dots);
+        if (i == 0) next_dots[j * batch + t] = dots[0];
+        return;
+    }
+    if (known && i < n_bank) dots[i] = known[i * batch + t];
+    for (unsigned first = known ? n_bank : 0; first < n_sources + 1; first += DOTS)
         some_dots(streams, score, first, n_sources + 1 - first < DOTS ? n_sources + 1 - first : DOTS,
                   n_sources, stream_stride, width, products, dots);
     k3_sync();
-
-    if (i < n_sources) {
-        float root = i < n_bank ? roots[i * batch + t] : sqrtf(dots[n_sources] / (float)width + eps);
-        scores[i] = dots[i] / root;
-        if (i == n_bank) roots[i * batch + t] = root;
-    }
-    k3_sync();
-
-    float top = -INFINITY, sum = 0;
-    for (unsigned j = 0; j < n_sources; j++) top = scores[j] > top ? scores[j] : top;
-    if (i < n_sources) powers[i] = k3_expf(scores[i] - top);
-    k3_sync();
-    for (unsigned j = 0; j < n_sources; j++) sum += powers[j];
-    if (i < n_sources) prob[i] = powers[i] / sum;
-    k3_sync();
+    softmax(dots, roots, t, n_bank, batch, eps, width, scores, powers, prob);
     if (probs && i < n_sources) probs[out * n_sources + i] = prob[i];
-    for (size_t d = i; d < width; d += THREADS) {
+    for (size_t at = i; at < width; at += THREADS) {
         float value = 0;
-        for (unsigned j = 0; j < n_sources; j++) value += prob[j] * streams[j * stream_stride + d];
-        y[out * width + d] = value;
+        for (unsigned j = 0; j < n_sources; j++) value += prob[j] * streams[j * stream_stride + at];
+        y[out * width + at] = n_bank ? value : streams[at];
     }
+    if (!norm) return;
+    k3_sync();
+    if (q) {
+        q = q + out * width;
+        d = d + out * width / 32;
+    }
+    K3_CONSTANT(float) no_gate = {};
+    k3_norm_row(y + out * width, norm, eps, width, no_gate, y + out * width, q, d, products, scores);
 }
 
-extern "C" void k3_gpu_mix(const float *streams, float *roots, size_t n_bank, size_t batch,
-                           const float *score, float eps, const uint32_t *rows, size_t n, size_t width,
-                           float *y, float *probs, k3_stream stream)
+extern "C" void k3_gpu_mix(const struct k3_gpu_mixing *m, k3_stream stream)
 {
-    K3_LAUNCH(mix, (unsigned)n, THREADS, stream, streams, roots, (unsigned)n_bank, batch, score, eps, rows,
-              width, y, probs);
+    dim3 blocks((unsigned)m->n, m->next ? (unsigned)m->n_bank + 2 : 1);
+    K3_LAUNCH(mix, blocks, THREADS, stream, m->streams, m->roots, (unsigned)m->n_bank, m->batch, m->score,
+              m->eps, m->rows, m->width, m->known, m->next, m->next_dots, m->norm, m->y, m->probs,
+              m->acts ? m->acts->q : NULL, m->acts ? m->acts->d : NULL);
 }

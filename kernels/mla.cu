@@ -3,30 +3,57 @@
  * FORMULA. src/ops/vectors_mla.c: keys in blocks of 64; with m the largest score so far, l and z are sums of
  * exp(score - m) and exp(score - m) * c; a larger m of a block rescales both. Scores are dots in the order of dots.h,
  * and so are a block's sums of exp; z is in the order of the keys.
- * LAYOUT. cache: rows of c, then the shared part of the key, f16.
+ * LAYOUT. cache: rows of c, then the shared part of the key, f16. Beside the scores of a token and head stand, for every
+ * group of 64 keys, the group's largest score, the sum of its weights, and what is before it is multiplied with.
  * MAPPING.
  *   store   one thread for each value
- *   scores  a block of threads for KEYS keys, a token and HEADS heads, whose queries are in shared memory. A half
- *           warp keeps a key in registers and takes the dot with each of them
- *   values  a block of threads for a token, HEADS heads and VALUES elements of c, one for each thread. The threads
- *           bring exp(score - m) of 64 keys and HEADS heads into shared memory, half warps add these,
- *           and each thread adds the keys to its z
- * A token's keys are not divided among blocks of threads, for the sums are a chain; heads and elements are enough to
- * fill the device: 96 * 512 at K3's dimensions.
- * COST. A key is 2 * width bytes, from memory once and from the cache for the other heads, HEADS at a time. A head and
- * a key take width + kv_rank multiplications and additions, and kv_rank / VALUES exp. Bound, on paper: for one token
- * and a short cache latency, for a long one arithmetic. */
+ *   scores  a block of threads for a group of keys, a token and HEADS heads, whose queries are in shared memory. A half
+ *           warp keeps a key in registers and takes the dot with each of them; then one takes the largest of a head. The
+ *           heads come first in the grid, so that those of the same keys find them in the cache
+ *   weigh   a block of threads for GROUPS groups, a token and a head. The largest score until then is that of the groups
+ *           until then, whatever the order; so groups, which half warps take, do not wait for each other
+ *   values  a block of threads for a token, ALL_HEADS heads and LANES elements of c: two heads and an element for each
+ *           thread. STEP keys of c and their weights are in shared memory, while those of the next step are on their way to
+ *           registers. This is the chain: for an element of z it goes from the first key to the last
+ * So of all that grows with the context only one multiplication and addition a key are one after the other, with 192 blocks
+ * of threads for a token of K3: some 0.2 ms for 262,144 keys if the chain alone bound.
+ * COST. A key is 2 * width bytes, from memory once for scores and once for values, and from the cache for the other heads. A
+ * head and a key take width + kv_rank multiplications and additions and one exp; 8 bytes of its scores are written and read.
+ * Bound, on paper: for a short context latency; for a long one, of one token, shared memory for scores and the way to the
+ * next step's keys for values: docs/gpu.md has times. */
 #include "dots.h"
 #include "kernels.h"
 
-#define THREADS 128u
-#define KEYS    64u /* K3_MLA_KEYS: another number gives other roundings */
-#define HEADS   4u
-#define VALUES  THREADS
-#define HALVES  (THREADS / K3_SUMS)
-#define ROW     (K3_GPU_MAX_MLA_WIDTH / K3_SUMS)
-#define QUERIES (HEADS * K3_GPU_MAX_MLA_WIDTH)
-#define WEIGHTS (HEADS * KEYS)
+#define THREADS   128u
+#define KEYS      ((unsigned)K3_GPU_GROUP_TOKENS) /* K3_MLA_KEYS: another number gives other roundings */
+#define HEADS     4u
+#define HALVES    (THREADS / K3_SUMS)
+#define ROW       (K3_GPU_MAX_MLA_WIDTH / K3_SUMS)
+#define QUERIES   (HEADS * K3_GPU_MAX_MLA_WIDTH)
+#define TILE      (HEADS * KEYS)
+#define GROUPS    16u /* of a block of threads in weigh */
+#define LANES     K3_LANES
+#define WARPS     (THREADS / LANES)
+#define ALL_HEADS (2 * WARPS)
+#define STEP      (2 * KEYS)
+#define MY_VALUES (STEP * LANES / THREADS) /* of a step, that a thread brings */
+#define MY_SCORES (STEP * ALL_HEADS / THREADS)
+#define VALUES    (STEP * LANES)
+#define WEIGHTS   (STEP * ALL_HEADS)
+#define SUMS      (2 * ALL_HEADS)
+
+/* What stands beside the scores of a token and head with n groups: [n] each. */
+struct group_rows {
+    K3_GLOBAL(float) top;
+    K3_GLOBAL(float) sum;
+    K3_GLOBAL(float) rescale;
+};
+
+K3_DEVICE group_rows rows_of(K3_GLOBAL(float) groups, size_t token_head, size_t n)
+{
+    K3_GLOBAL(float) first = groups + token_head * 3 * n;
+    return {first, first + n, first + 2 * n};
+}
 
 static unsigned parts(size_t n, unsigned part)
 {
@@ -39,14 +66,25 @@ K3_KERNEL store(K3_CONSTANT(float) rows, size_t n, K3_GLOBAL(uint16_t) cache)
     if (i < n) cache[i] = k3_f16_from_f32(rows[i]);
 }
 
+/* The larger of the half warp's values, to all its lanes; a number wins over NaN. */
+K3_DEVICE float largest_of(float x)
+{
+    for (unsigned step = K3_SUMS / 2; step > 0; step /= 2) {
+        float other = k3_shuffle_xor(K3_ALL_LANES, x, step);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
 K3_KERNEL scores(K3_CONSTANT(float) absorbed, K3_CONSTANT(float) q, K3_CONSTANT(uint16_t) cache,
                  unsigned n_heads, unsigned qk_dim, unsigned pe_dim, unsigned rank, size_t position,
-                 size_t n_keys, float scale, K3_GLOBAL(float) out)
+                 size_t n_keys, size_t n_groups, float scale, K3_GLOBAL(float) out, K3_GLOBAL(float) groups)
 {
     K3_SHARED(float, queries, QUERIES);
-    unsigned width = rank + pe_dim, lane = threadIdx.x % K3_SUMS, first_head = blockIdx.y * HEADS;
+    K3_SHARED(float, tile, TILE); /* [HEADS][KEYS] */
+    unsigned width = rank + pe_dim, lane = threadIdx.x % K3_SUMS, first_head = blockIdx.x * HEADS;
     unsigned heads = n_heads - first_head < HEADS ? n_heads - first_head : HEADS;
-    size_t t = blockIdx.z, seen = position + t + 1, first_key = (size_t)blockIdx.x * KEYS;
+    size_t t = blockIdx.z, seen = position + t + 1, first_key = (size_t)blockIdx.y * KEYS;
     if (first_key >= seen) return; /* the whole block */
 
     for (unsigned i = threadIdx.x; i < heads * width; i += THREADS) {
@@ -66,79 +104,142 @@ K3_KERNEL scores(K3_CONSTANT(float) absorbed, K3_CONSTANT(float) q, K3_CONSTANT(
         }
         for (unsigned h = 0; h < heads; h++) {
             float score = k3_dot_with_row(queries + h * width, row, width) * scale;
+            if (lane == 0) tile[h * KEYS + k] = key < seen ? score : -INFINITY;
             if (key < seen && lane == 0) out[(t * n_heads + first_head + h) * n_keys + key] = score;
         }
     }
+    k3_sync();
+    unsigned mine = threadIdx.x / K3_SUMS; /* half warps without a head come to the shuffles too */
+    float top = -INFINITY;
+    for (unsigned k = lane; mine < heads && k < KEYS; k += K3_SUMS)
+        top = tile[mine * KEYS + k] > top ? tile[mine * KEYS + k] : top;
+    top = largest_of(top);
+    if (mine < heads && lane == 0)
+        rows_of(groups, t * n_heads + first_head + mine, n_groups).top[blockIdx.y] = top;
 }
 
-/* Half warp h adds the KEYS weights of head h, in the order of dots.h. */
-K3_DEVICE void add_weights(K3_SHARED_OF(float) weights, unsigned heads, K3_SHARED_OF(float) sums)
+/* The largest score of groups 0 .. n - 1, to all threads. */
+K3_DEVICE float largest_before(K3_GLOBAL(float) top, size_t n, K3_SHARED_OF(float) tops)
 {
-    unsigned h = threadIdx.x / K3_SUMS, lane = threadIdx.x % K3_SUMS;
-    float s = 0;
-    for (unsigned k = lane; h < heads && k < KEYS; k += K3_SUMS) s += weights[h * KEYS + k];
-    s = k3_add_sums(s);
-    if (h < heads && lane == 0) sums[h] = s;
+    float largest = -INFINITY;
+    for (size_t g = threadIdx.x; g < n; g += THREADS) largest = top[g] > largest ? top[g] : largest;
+    largest = largest_of(largest);
+    if (threadIdx.x % K3_SUMS == 0) tops[threadIdx.x / K3_SUMS] = largest;
+    k3_sync();
+    for (unsigned i = 0; i < HALVES; i++) largest = tops[i] > largest ? tops[i] : largest;
+    return largest;
 }
 
-K3_KERNEL values(K3_CONSTANT(float) scores, K3_CONSTANT(uint16_t) cache, unsigned n_heads, unsigned width,
-                 unsigned rank, size_t position, size_t n_keys, K3_GLOBAL(float) out)
+K3_KERNEL weigh(K3_GLOBAL(float) scores, K3_GLOBAL(float) groups, unsigned n_heads, size_t position,
+                size_t n_keys, size_t n_groups)
 {
-    K3_SHARED(float, weights, WEIGHTS); /* [HEADS][KEYS]: scores, then exp(score - m) */
-    K3_SHARED(float, sums, HEADS);      /* of a block's weights */
-    unsigned first_head = blockIdx.y * HEADS, r = blockIdx.x * VALUES + threadIdx.x;
-    unsigned heads = n_heads - first_head < HEADS ? n_heads - first_head : HEADS;
-    size_t t = blockIdx.z, seen = position + t + 1;
-    float top[HEADS], sum[HEADS], z[HEADS];
-    K3_UNROLL
-    for (unsigned h = 0; h < HEADS; h++) {
-        top[h] = -INFINITY;
-        sum[h] = z[h] = 0;
+    K3_SHARED(float, tops, HALVES);
+    size_t t = blockIdx.z, seen = position + t + 1, token_head = t * n_heads + blockIdx.y;
+    size_t first = (size_t)blockIdx.x * GROUPS, n_seen = (seen + KEYS - 1) / KEYS;
+    if (first >= n_seen) return; /* the whole block */
+    unsigned lane = threadIdx.x % K3_SUMS;
+    group_rows all = rows_of(groups, token_head, n_groups);
+    K3_GLOBAL(float) mine = scores + token_head * n_keys;
+    float before = largest_before(all.top, first, tops);
+    for (unsigned i = threadIdx.x / K3_SUMS; i < GROUPS; i += HALVES) {
+        size_t group = first + i;
+        bool have = group < n_seen; /* half warps without a group come to the shuffles too */
+        float until = before, sum = 0;
+        for (size_t g = first; have && g < group; g++) until = all.top[g] > until ? all.top[g] : until;
+        float top = have && all.top[group] > until ? all.top[group] : until;
+        for (size_t key = group * KEYS + lane; have && key < (group + 1) * KEYS; key += K3_SUMS) {
+            float weight = key < seen ? k3_expf(mine[key] - top) : 0;
+            if (key < seen) mine[key] = weight;
+            sum += weight;
+        }
+        sum = k3_add_sums(sum);
+        if (!have || lane != 0) continue;
+        all.sum[group] = sum;
+        all.rescale[group] = k3_expf(until - top);
     }
-    for (size_t first = 0; first < seen; first += KEYS) {
-        unsigned count = (unsigned)(seen - first < KEYS ? seen - first : KEYS);
-        for (unsigned i = threadIdx.x; i < WEIGHTS; i += THREADS) {
-            unsigned h = i / KEYS, k = i % KEYS;
-            weights[i] = h < heads && k < count ? scores[(t * n_heads + first_head + h) * n_keys + first + k]
-                                                : -INFINITY;
+}
+
+/* What a thread brings for the step that begins with key `first`. */
+struct step {
+    float values[MY_VALUES], scores[MY_SCORES];
+};
+
+struct view {
+    K3_CONSTANT(uint16_t) cache; /* at the first element of the block of threads */
+    K3_CONSTANT(float) scores;   /* of its first head */
+    size_t seen, n_keys;
+    unsigned width, elements, heads; /* that there are */
+};
+
+K3_DEVICE void bring(step &s, view from, size_t first)
+{
+    K3_UNROLL
+    for (unsigned j = 0; j < MY_VALUES; j++) {
+        unsigned i = j * THREADS + threadIdx.x;
+        size_t key = first + i / LANES;
+        s.values[j] = key < from.seen && i % LANES < from.elements
+                          ? k3_widen(from.cache[key * from.width + i % LANES])
+                          : 0;
+    }
+    K3_UNROLL
+    for (unsigned j = 0; j < MY_SCORES; j++) {
+        unsigned i = j * THREADS + threadIdx.x;
+        size_t key = first + i % STEP;
+        s.scores[j] = key < from.seen && i / STEP < from.heads ? from.scores[i / STEP * from.n_keys + key] : 0;
+    }
+}
+
+K3_KERNEL values(K3_CONSTANT(float) scores, K3_CONSTANT(float) groups, K3_CONSTANT(uint16_t) cache,
+                 unsigned n_heads, unsigned width, unsigned rank, size_t position, size_t n_keys,
+                 size_t n_groups, K3_GLOBAL(float) out)
+{
+    K3_SHARED(float, keys, VALUES);     /* [STEP][LANES] */
+    K3_SHARED(float, weights, WEIGHTS); /* [STEP][ALL_HEADS] */
+    unsigned lane = threadIdx.x % LANES, mine = threadIdx.x / LANES * 2;
+    unsigned first_head = blockIdx.x * ALL_HEADS, first_element = blockIdx.y * LANES;
+    size_t t = blockIdx.z, seen = position + t + 1, token_head = t * n_heads + first_head;
+    view from = {cache + first_element,
+                 scores + token_head * n_keys,
+                 seen,
+                 n_keys,
+                 width,
+                 rank - first_element < LANES ? rank - first_element : LANES,
+                 n_heads - first_head < ALL_HEADS ? n_heads - first_head : ALL_HEADS};
+    float z[2] = {0, 0}, sum[2] = {0, 0};
+    step next;
+    bring(next, from, 0);
+    for (size_t first = 0; first < seen; first += STEP) {
+        K3_UNROLL
+        for (unsigned j = 0; j < MY_VALUES; j++) keys[j * THREADS + threadIdx.x] = next.values[j];
+        K3_UNROLL
+        for (unsigned j = 0; j < MY_SCORES; j++) {
+            unsigned i = j * THREADS + threadIdx.x;
+            weights[i % STEP * ALL_HEADS + i / STEP] = next.scores[j];
         }
         k3_sync();
-        float higher[HEADS];
-        K3_UNROLL
-        for (unsigned h = 0; h < HEADS; h++) {
-            higher[h] = top[h];
-            for (unsigned k = 0; k < count; k++) {
-                float score = weights[h * KEYS + k];
-                higher[h] = score > higher[h] ? score : higher[h];
-            }
-        }
-        k3_sync();
-        K3_UNROLL
-        for (unsigned h = 0; h < HEADS; h++)
-            if (h < heads && threadIdx.x < KEYS)
-                weights[h * KEYS + threadIdx.x] = k3_expf(weights[h * KEYS + threadIdx.x] - higher[h]);
-        k3_sync();
-        add_weights(weights, heads, sums);
-        k3_sync();
-        K3_UNROLL
-        for (unsigned h = 0; h < HEADS; h++) {
-            if (h >= heads) continue;
-            float rescale = k3_expf(top[h] - higher[h]);
-            sum[h] = sum[h] * rescale + sums[h];
-            z[h] *= rescale;
-            top[h] = higher[h];
-        }
-        for (unsigned k = 0; k < count; k++) {
-            float c = r < rank ? k3_widen(cache[(first + k) * width + r]) : 0;
+        bring(next, from, first + STEP);
+        for (size_t begin = first; begin < first + STEP && begin < seen; begin += KEYS) {
+            unsigned count = (unsigned)(seen - begin < KEYS ? seen - begin : KEYS);
             K3_UNROLL
-            for (unsigned h = 0; h < HEADS; h++)
-                if (h < heads) z[h] += weights[h * KEYS + k] * c;
+            for (unsigned h = 0; h < 2; h++) {
+                if (mine + h >= from.heads) continue;
+                K3_CONSTANT(float) group = groups + (token_head + mine + h) * 3 * n_groups + begin / KEYS;
+                float rescale = group[2 * n_groups];
+                sum[h] = sum[h] * rescale + group[n_groups];
+                z[h] *= rescale;
+            }
+            K3_UNROLL_BY(8)
+            for (unsigned k = (unsigned)(begin - first); k < (unsigned)(begin - first) + count; k++)
+                K3_UNROLL
+            for (unsigned h = 0; h < 2; h++)
+                z[h] += weights[k * ALL_HEADS + mine + h] * keys[k * LANES + lane];
         }
         k3_sync();
     }
     K3_UNROLL
-    for (unsigned h = 0; h < HEADS; h++)
-        if (h < heads && r < rank) out[(t * n_heads + first_head + h) * rank + r] = z[h] / sum[h];
+    for (unsigned h = 0; h < 2; h++)
+        if (mine + h < from.heads && lane < from.elements)
+            out[(token_head + mine + h) * rank + first_element + lane] = z[h] / sum[h];
 }
 
 extern "C" void k3_gpu_mla_store(const float *rows, size_t n, size_t width, size_t position, uint16_t *cache,
@@ -147,21 +248,30 @@ extern "C" void k3_gpu_mla_store(const float *rows, size_t n, size_t width, size
     K3_LAUNCH(store, parts(n * width, THREADS), THREADS, stream, rows, n * width, cache + position * width);
 }
 
-extern "C" void k3_gpu_mla_scores(const struct k3_gpu_mla *mla, const float *absorbed, const float *q,
-                                  float *out, k3_stream stream)
+extern "C" size_t k3_gpu_mla_group_floats(size_t n_keys)
 {
-    size_t n_keys = mla->position + mla->n;
-    dim3 blocks(parts(n_keys, KEYS), parts(mla->n_heads, HEADS), (unsigned)mla->n);
-    K3_LAUNCH(scores, blocks, THREADS, stream, absorbed, q, mla->cache, (unsigned)mla->n_heads,
-              (unsigned)mla->qk_dim, (unsigned)mla->pe_dim, (unsigned)mla->kv_rank, mla->position, n_keys,
-              1.0f / sqrtf((float)mla->qk_dim), out);
+    return 3 * parts(n_keys, KEYS);
 }
 
-extern "C" void k3_gpu_mla_values(const struct k3_gpu_mla *mla, const float *scores, float *z,
+extern "C" void k3_gpu_mla_scores(const struct k3_gpu_mla *mla, const float *absorbed, const float *q,
+                                  float *out, float *groups, k3_stream stream)
+{
+    size_t n_keys = mla->position + mla->n;
+    unsigned n_groups = parts(n_keys, KEYS);
+    dim3 blocks(parts(mla->n_heads, HEADS), n_groups, (unsigned)mla->n);
+    K3_LAUNCH(scores, blocks, THREADS, stream, absorbed, q, mla->cache, (unsigned)mla->n_heads,
+              (unsigned)mla->qk_dim, (unsigned)mla->pe_dim, (unsigned)mla->kv_rank, mla->position, n_keys,
+              n_groups, 1.0f / sqrtf((float)mla->qk_dim), out, groups);
+}
+
+extern "C" void k3_gpu_mla_values(const struct k3_gpu_mla *mla, float *scores, float *groups, float *z,
                                   k3_stream stream)
 {
-    dim3 blocks(parts(mla->kv_rank, VALUES), parts(mla->n_heads, HEADS), (unsigned)mla->n);
-    K3_LAUNCH(values, blocks, THREADS, stream, scores, mla->cache, (unsigned)mla->n_heads,
-              (unsigned)(mla->kv_rank + mla->pe_dim), (unsigned)mla->kv_rank, mla->position,
-              mla->position + mla->n, z);
+    size_t n_keys = mla->position + mla->n;
+    unsigned n_groups = parts(n_keys, KEYS), heads = (unsigned)mla->n_heads, n = (unsigned)mla->n;
+    K3_LAUNCH(weigh, dim3(parts(n_groups, GROUPS), heads, n), THREADS, stream, scores, groups, heads,
+              mla->position, n_keys, n_groups);
+    K3_LAUNCH(values, dim3(parts(heads, ALL_HEADS), parts(mla->kv_rank, LANES), n), THREADS, stream, scores,
+              groups, mla->cache, heads, (unsigned)(mla->kv_rank + mla->pe_dim), (unsigned)mla->kv_rank,
+              mla->position, n_keys, n_groups, z);
 }

@@ -114,7 +114,8 @@ K3_DEVICE void add_block(tiles in, unsigned b, unsigned row, unsigned token, flo
 }
 
 K3_KERNEL multiply_many(K3_CONSTANT(int4) wq, K3_CONSTANT(uint16_t) wd, size_t n_rows, size_t n_blocks,
-                        K3_CONSTANT(int4) xq, K3_CONSTANT(float) xd, size_t n_tokens, K3_GLOBAL(float) y)
+                        K3_CONSTANT(int4) xq, K3_CONSTANT(float) xd, size_t n_tokens, int add,
+                        K3_CONSTANT(float) plus, K3_GLOBAL(float) y)
 {
     K3_SHARED(int, row_words, ROW_WORDS);
     K3_SHARED(int, token_words, TOKEN_WORDS);
@@ -152,16 +153,22 @@ K3_KERNEL multiply_many(K3_CONSTANT(int4) wq, K3_CONSTANT(uint16_t) wd, size_t n
     for (unsigned j = 0; j < 4; j++) {
         size_t r = first_row + row + 16 * m + lane / 4 + j / 2 * 8;
         size_t t = first_token + token + 8 * n + lane % 4 * 2 + j % 2;
-        if (r < n_rows && t < n_tokens) y[(t * gridDim.z + head) * n_rows + r] = sums[m][n][j];
+        if (r >= n_rows || t >= n_tokens) continue;
+        size_t at = (t * gridDim.z + head) * n_rows + r;
+        float sum = sums[m][n][j];
+        if (plus) sum = plus[at] + sum;
+        if (add) sum = y[at] + sum;
+        y[at] = sum;
     }
 }
 
 extern "C" void k3_gpu_multiply_many_q8_0(const struct k3_gpu_q8_0 *w, const struct k3_gpu_acts *acts,
-                                          size_t n_heads, size_t n, float *y, k3_stream stream)
+                                          size_t n_heads, size_t n, int add, const float *plus, float *y,
+                                          k3_stream stream)
 {
     size_t n_rows = w->rows / n_heads;
     dim3 blocks((unsigned)((n_rows + ROWS - 1) / ROWS), (unsigned)((n + TOKENS - 1) / TOKENS),
                 (unsigned)n_heads);
     K3_LAUNCH(multiply_many, blocks, THREADS, stream, (const int4 *)w->q, w->d, n_rows, w->cols / 32,
-              (const int4 *)acts->q, acts->d, n, y);
+              (const int4 *)acts->q, acts->d, n, add, plus, y);
 }

@@ -4,6 +4,7 @@
  * emulator of tests/simt/, which checks what a device does not: bounds, order between threads, memory that nothing
  * wrote. Therefore kernels
  *   - take pointers to device memory as K3_GLOBAL(T), or K3_CONSTANT(T) if nothing writes them during the launch;
+ *     for lists of them K3_GLOBALS(T, n) and K3_CONSTANTS(T, n);
  *   - declare shared memory by K3_SHARED(T, name, n), in one dimension, and pass it on as K3_SHARED_OF(T);
  *   - meet at k3_sync() and in shuffles that say which lanes take part;
  *   - are launched by K3_LAUNCH(kernel, blocks, threads, stream, arguments...).
@@ -45,11 +46,19 @@ static inline float k3_widen(uint16_t f16)
 #define K3_UNROLL_BY(n) _Pragma(K3_TEXT(unroll n)) /* n times, for loads in flight */
 #define K3_TEXT(x)      #x
 
+/* Up to n arrays as one argument: `at` of K3_GLOBALS(T, n) and K3_CONSTANTS(T, n). Select them by conditions, not by an
+ * index that is computed: a device would have to copy them to memory for that. */
+template <typename T, unsigned n> struct k3_pointers {
+    T *at[n];
+};
+
 #define K3_KERNEL static __global__ void
 #define K3_DEVICE static __device__ __forceinline__
 
 #define K3_GLOBAL(T)          T *
 #define K3_CONSTANT(T)        const T *__restrict__
+#define K3_GLOBALS(T, n)      k3_pointers<T, n>
+#define K3_CONSTANTS(T, n)    k3_pointers<const T, n>
 #define K3_SHARED_OF(T)       T *
 #define K3_SHARED(T, name, n) __shared__ __align__(16) T name[n]
 

@@ -39,6 +39,12 @@ static size_t longest_acts(const struct k3_plan *plan)
     return longest;
 }
 
+/* Of a token, as kernels leave it and route copies it. */
+static size_t routing_floats(const struct k3_hparams *hp)
+{
+    return 2 * (size_t)hp->top_k + hp->latent;
+}
+
 static void lay_out(struct k3_gpu_scratch *s, const struct k3_plan *plan, size_t batch)
 {
     const struct k3_hparams *hp = &plan->hp;
@@ -52,9 +58,14 @@ static void lay_out(struct k3_gpu_scratch *s, const struct k3_plan *plan, size_t
     s->roots = k3_gpu_array(a, "roots", n_streams * batch, f);
     s->x = k3_gpu_array(a, "x", batch * width, f);
     s->y = k3_gpu_array(a, "y", batch * width, f);
-    s->routed = k3_gpu_array(a, "routed", batch * width, f);
+    s->product = k3_gpu_array(a, "product", batch * width, f);
+    for (size_t i = 0; i < 2; i++) s->dots[i] = k3_gpu_array(a, "dots", n_streams * batch, f);
+    if (width % 32 == 0) {
+        s->x_acts.q = k3_gpu_array(a, "x_acts.q", batch, width);
+        s->x_acts.d = k3_gpu_array(a, "x_acts.d", batch * (width / 32), f);
+    }
     for (size_t i = 0; i < sizeof s->wide / sizeof *s->wide; i++)
-        s->wide[i] = k3_gpu_array(a, "wide", (batch + hp->conv_taps - 1) * wide, f);
+        s->wide[i] = k3_gpu_array(a, "wide", batch * wide, f);
     s->low = k3_gpu_array(a, "low", batch * max(hp->kda_dim, hp->kv_rank + hp->pe_dim), f);
     s->low_q = k3_gpu_array(a, "low_q", batch * hp->q_rank, f);
     s->beta = k3_gpu_array(a, "beta", batch * heads, f);
@@ -63,11 +74,9 @@ static void lay_out(struct k3_gpu_scratch *s, const struct k3_plan *plan, size_t
     s->ffn_gate = k3_gpu_array(a, "ffn_gate", batch * ffn, f);
     s->ffn_up = k3_gpu_array(a, "ffn_up", batch * ffn, f);
     s->router = k3_gpu_array(a, "router", batch * hp->n_experts, f);
-    s->latent = k3_gpu_array(a, "latent", batch * hp->latent, f);
+    s->routing = k3_gpu_array(a, "routing", batch * routing_floats(hp), f);
     s->sum = k3_gpu_array(a, "sum", batch * hp->latent, f);
     s->logits = k3_gpu_array(a, "logits", (size_t)K3_GPU_LOGIT_ROWS * hp->n_vocab, f);
-    s->weights = k3_gpu_array(a, "weights", batch * hp->top_k, f);
-    s->ids = k3_gpu_array(a, "ids", batch * hp->top_k, sizeof *s->ids);
     s->rows = k3_gpu_array(a, "rows", batch, sizeof *s->rows);
     s->guesses = k3_gpu_array(a, "guesses", K3_GPU_MAX_TOP_K, sizeof *s->guesses);
     s->guess_weights = k3_gpu_array(a, "guess_weights", K3_GPU_MAX_TOP_K, f);
@@ -91,9 +100,7 @@ static void free_device(struct k3_device *base)
     struct k3_gpu_device *dev = gpu(base);
     k3_gpu_select(dev->gpu.index);
     if (dev->stream) k3_gpu_wait(dev->stream);
-    k3_gpu_free_host(dev->routing.latent);
-    k3_gpu_free_host(dev->routing.weights);
-    k3_gpu_free_host(dev->routing.ids);
+    k3_gpu_free_host(dev->routing);
     k3_gpu_weights_free(&dev->weights);
     k3_gpu_arrays_free(&dev->s.arrays);
     k3_gpu_stream_free(dev->stream);
@@ -104,11 +111,10 @@ static k3_status allocate(struct k3_gpu_device *dev, size_t batch, struct k3_err
 {
     const struct k3_hparams *hp = dev->hp;
     dev->stream = k3_gpu_stream_create();
-    dev->routing.ids = k3_gpu_alloc_host(batch * hp->top_k * sizeof(uint32_t));
-    dev->routing.weights = k3_gpu_alloc_host(batch * hp->top_k * sizeof(float));
-    dev->routing.latent = k3_gpu_alloc_host(batch * hp->latent * sizeof(float));
-    if (!dev->stream || !dev->routing.ids || !dev->routing.weights || !dev->routing.latent)
-        return k3_fail_memory(err, "what the GPU gives to the host", batch * hp->latent * sizeof(float));
+    dev->routing = k3_gpu_alloc_host(batch * routing_floats(hp) * sizeof(float));
+    if (!dev->stream || !dev->routing)
+        return k3_fail_memory(err, "what the GPU gives to the host",
+                              batch * routing_floats(hp) * sizeof(float));
     dev->s.arrays.allocate = true;
     lay_out(&dev->s, dev->plan, batch);
     return k3_gpu_arrays_check(&dev->s.arrays, err);
@@ -157,6 +163,7 @@ static void begin(struct k3_device *base, struct k3_state *state, const int32_t 
     dev->n = n;
     dev->position = position;
     dev->n_bank = 0;
+    dev->scored = NULL;
     dev->problem[0] = 0;
     if (table->q8_0.q) {
         k3_gpu_put(dev->s.tokens, tokens, n * sizeof *tokens, dev->stream);
@@ -168,19 +175,57 @@ static void begin(struct k3_device *base, struct k3_state *state, const int32_t 
                     dev->stream);
 }
 
-/* What a sublayer sees of bank and stream: mixed, if there is AttnRes and anything banked, and normed. The root of a
- * stream that is going to be the first of the bank comes from a mix, too, of which nothing else is used. */
+struct k3_gpu_input k3_gpu_normed(const struct k3_gpu_device *dev)
+{
+    return (struct k3_gpu_input){dev->s.x, dev->s.x_acts.q ? &dev->s.x_acts : NULL};
+}
+
+/* The mix of n rows (NULL: all of the batch), normed, to x. `next`: the score of the mix to come, or NULL. */
+static void mix(struct k3_gpu_device *dev, const float *score, const float *norm, const float *next,
+                const uint32_t *rows, size_t n)
+{
+    struct k3_gpu_scratch *s = &dev->s;
+    const struct k3_gpu_mixing m = {.streams = s->streams,
+                                    .roots = s->roots,
+                                    .n_bank = dev->n_bank,
+                                    .batch = dev->n,
+                                    .width = dev->hp->n_embd,
+                                    .score = score,
+                                    .eps = dev->hp->eps,
+                                    .rows = rows,
+                                    .n = n,
+                                    .known = dev->scored == score ? s->dots[0] : NULL,
+                                    .next = next,
+                                    .next_dots = s->dots[1],
+                                    .norm = norm,
+                                    .y = s->x,
+                                    .acts = k3_gpu_normed(dev).acts};
+    k3_gpu_mix(&m, dev->stream);
+    float *dots = s->dots[0];
+    s->dots[0] = s->dots[1];
+    s->dots[1] = dots;
+    dev->scored = next;
+}
+
+/* What a sublayer sees of bank and stream: mixed, if there is AttnRes, and normed. */
 static void mix_and_norm(struct k3_gpu_device *dev, const struct k3_gpu_matrix *score,
-                         const struct k3_gpu_matrix *norm)
+                         const struct k3_gpu_matrix *norm, const struct k3_gpu_matrix *next)
 {
     size_t width = dev->hp->n_embd;
-    const float *from = stream_rows(dev);
-    if (dev->hp->res_block) {
-        k3_gpu_mix(dev->s.streams, dev->s.roots, dev->n_bank, dev->n, score->f32, dev->hp->eps, NULL, dev->n,
-                   width, dev->s.x, NULL, dev->stream);
-        if (dev->n_bank) from = dev->s.x;
-    }
-    k3_gpu_rms_norm(from, norm->f32, dev->hp->eps, dev->n, width, width, dev->s.x, dev->stream);
+    if (dev->hp->res_block)
+        mix(dev, score->f32, norm->f32, next->f32, NULL, dev->n);
+    else
+        k3_gpu_rms_norm(stream_rows(dev), norm->f32, dev->hp->eps, dev->n, width, width, NULL, dev->s.x,
+                        k3_gpu_normed(dev).acts, dev->stream);
+}
+
+static void mix_before_ffn(struct k3_gpu_device *dev, uint32_t layer)
+{
+    const struct k3_gpu_matrix *w = dev->weights.layers[layer];
+    const struct k3_gpu_matrix *next = layer + 1 < dev->hp->n_layers
+                                           ? &dev->weights.layers[layer + 1][K3_ATTN_RES_SCORE]
+                                           : &dev->weights.model[K3_OUTPUT_RES_SCORE];
+    mix_and_norm(dev, &w[K3_FFN_RES_SCORE], &w[K3_FFN_NORM], next);
 }
 
 static void attention(struct k3_device *base, uint32_t layer)
@@ -189,45 +234,43 @@ static void attention(struct k3_device *base, uint32_t layer)
     const struct k3_gpu_matrix *w = dev->weights.layers[layer];
     bool fresh = dev->hp->res_block && layer % dev->hp->res_block == 0;
 
-    mix_and_norm(dev, &w[K3_ATTN_RES_SCORE], &w[K3_ATTN_NORM]);
+    mix_and_norm(dev, &w[K3_ATTN_RES_SCORE], &w[K3_ATTN_NORM], &w[K3_FFN_RES_SCORE]);
     /* On a bank layer the stream as it came in is banked and starts again with the attention's output. */
     if (fresh) dev->n_bank++;
-    float *out = fresh ? stream_rows(dev) : dev->s.y;
     if (dev->hp->is_mla[layer])
-        k3_gpu_mla(dev, layer, out);
+        k3_gpu_mla(dev, layer, !fresh, stream_rows(dev));
     else
-        k3_gpu_kda(dev, layer, out);
-    if (!fresh) k3_gpu_add(stream_rows(dev), dev->s.y, dev->n * dev->hp->n_embd, dev->stream);
+        k3_gpu_kda(dev, layer, !fresh, stream_rows(dev));
 }
 
-/* y = down situ(gate x, up x) */
-static void mlp(struct k3_gpu_device *dev, const struct k3_gpu_matrix *gate, const struct k3_gpu_matrix *up,
-                const struct k3_gpu_matrix *down)
+/* situ(gate x, up x), and the input of the product with down. */
+static struct k3_gpu_input mlp(struct k3_gpu_device *dev, const struct k3_gpu_matrix *gate,
+                               const struct k3_gpu_matrix *up, const struct k3_gpu_matrix *down)
 {
     struct k3_gpu_scratch *s = &dev->s;
     const struct k3_gpu_target targets[] = {{gate, s->ffn_gate}, {up, s->ffn_up}};
-    k3_gpu_matmul_all(dev, targets, 2, s->x, dev->n);
+    struct k3_gpu_input in = k3_gpu_normed(dev), hidden = {s->ffn_gate, k3_gpu_acts_for(dev, down)};
+    k3_gpu_matmul_all(dev, targets, 2, &in, dev->n);
     k3_gpu_situ(s->ffn_gate, s->ffn_up, dev->hp->situ_beta, dev->hp->situ_linear_beta, dev->n * gate->rows,
-                dev->stream);
-    k3_gpu_matmul(dev, down, s->ffn_gate, dev->n, s->y);
+                hidden.acts, dev->stream);
+    return hidden;
 }
 
 static void dense_ffn(struct k3_device *base, uint32_t layer)
 {
     struct k3_gpu_device *dev = gpu(base);
     const struct k3_gpu_matrix *w = dev->weights.layers[layer];
-    mix_and_norm(dev, &w[K3_FFN_RES_SCORE], &w[K3_FFN_NORM]);
-    mlp(dev, &w[K3_FFN_GATE], &w[K3_FFN_UP], &w[K3_FFN_DOWN]);
-    k3_gpu_add(stream_rows(dev), dev->s.y, dev->n * dev->hp->n_embd, dev->stream);
+    mix_before_ffn(dev, layer);
+    struct k3_gpu_input hidden = mlp(dev, &w[K3_FFN_GATE], &w[K3_FFN_UP], &w[K3_FFN_DOWN]);
+    k3_gpu_matmul_add(dev, &w[K3_FFN_DOWN], &hidden, dev->n, NULL, stream_rows(dev));
 }
 
 /* After a failure the walk goes on to its end with choices that can be followed. */
 static void choose_any(struct k3_gpu_device *dev)
 {
     size_t top_k = dev->hp->top_k;
-    for (size_t i = 0; i < dev->n * top_k; i++) dev->routing.ids[i] = (uint32_t)(i % top_k);
-    memset(dev->routing.weights, 0, dev->n * top_k * sizeof(float));
-    memset(dev->routing.latent, 0, dev->n * dev->hp->latent * sizeof(float));
+    memset(dev->routing, 0, dev->n * routing_floats(dev->hp) * sizeof(float));
+    for (size_t i = 0; i < dev->n * top_k; i++) ((uint32_t *)dev->routing)[i] = (uint32_t)(i % top_k);
 }
 
 static struct k3_routing route(struct k3_device *base, uint32_t layer)
@@ -236,27 +279,32 @@ static struct k3_routing route(struct k3_device *base, uint32_t layer)
     struct k3_gpu_scratch *s = &dev->s;
     const struct k3_hparams *hp = dev->hp;
     const struct k3_gpu_matrix *w = dev->weights.layers[layer];
-    size_t n_chosen = dev->n * hp->top_k;
+    size_t n_chosen = dev->n * hp->top_k, n_latent = dev->n * hp->latent;
+    float *weights = s->routing + n_chosen, *latent = weights + n_chosen;
+    struct k3_gpu_input in;
 
-    mix_and_norm(dev, &w[K3_FFN_RES_SCORE], &w[K3_FFN_NORM]);
-    k3_gpu_matmul(dev, &w[K3_ROUTER], s->x, dev->n, s->router);
+    mix_before_ffn(dev, layer);
+    in = k3_gpu_normed(dev);
+    k3_gpu_matmul(dev, &w[K3_ROUTER], &in, dev->n, s->router);
     k3_gpu_route(s->router, w[K3_ROUTER_BIAS].f32, dev->n, hp->n_experts, hp->top_k, hp->normalise_weights,
-                 hp->weight_scale, s->ids, s->weights, dev->stream);
-    if (hp->has_latent) k3_gpu_matmul(dev, &w[K3_LATENT_DOWN], s->x, dev->n, s->latent);
-    k3_gpu_get(dev->routing.ids, s->ids, n_chosen * sizeof *s->ids, dev->stream);
-    k3_gpu_get(dev->routing.weights, s->weights, n_chosen * sizeof(float), dev->stream);
-    k3_gpu_get(dev->routing.latent, hp->has_latent ? s->latent : s->x, dev->n * hp->latent * sizeof(float),
-               dev->stream);
+                 hp->weight_scale, (uint32_t *)s->routing, weights, dev->stream);
+    if (hp->has_latent)
+        k3_gpu_matmul(dev, &w[K3_LATENT_DOWN], &in, dev->n, latent);
+    else
+        k3_gpu_copy(latent, s->x, n_latent * sizeof *latent, dev->stream);
+    k3_gpu_get(dev->routing, s->routing, (2 * n_chosen + n_latent) * sizeof(float), dev->stream);
     k3_gpu_settle(dev);
     if (dev->problem[0]) choose_any(dev);
-    return (struct k3_routing){dev->routing.ids, dev->routing.weights, dev->routing.latent};
+    return (struct k3_routing){(uint32_t *)dev->routing, dev->routing + n_chosen,
+                               dev->routing + 2 * n_chosen};
 }
 
 static void shared(struct k3_device *base, uint32_t layer)
 {
     struct k3_gpu_device *dev = gpu(base);
     const struct k3_gpu_matrix *w = dev->weights.layers[layer];
-    mlp(dev, &w[K3_SHARED_GATE], &w[K3_SHARED_UP], &w[K3_SHARED_DOWN]);
+    struct k3_gpu_input hidden = mlp(dev, &w[K3_SHARED_GATE], &w[K3_SHARED_UP], &w[K3_SHARED_DOWN]);
+    k3_gpu_matmul(dev, &w[K3_SHARED_DOWN], &hidden, dev->n, dev->s.y);
 }
 
 static void guess(struct k3_device *base, uint32_t layer, size_t n, uint32_t *ids)
@@ -264,7 +312,8 @@ static void guess(struct k3_device *base, uint32_t layer, size_t n, uint32_t *id
     struct k3_gpu_device *dev = gpu(base);
     struct k3_gpu_scratch *s = &dev->s;
     const struct k3_gpu_matrix *w = dev->weights.layers[layer];
-    k3_gpu_matmul(dev, &w[K3_ROUTER], s->x + (dev->n - 1) * dev->hp->n_embd, 1, s->router);
+    struct k3_gpu_input last = {.x = s->x + (dev->n - 1) * dev->hp->n_embd};
+    k3_gpu_matmul(dev, &w[K3_ROUTER], &last, 1, s->router);
     k3_gpu_route(s->router, w[K3_ROUTER_BIAS].f32, 1, dev->hp->n_experts, n, 0, 1, s->guesses,
                  s->guess_weights, dev->stream);
     k3_gpu_get(ids, s->guesses, n * sizeof *ids, dev->stream);
@@ -281,40 +330,49 @@ static void join(struct k3_device *base, uint32_t layer, float *sum)
     size_t values = dev->n * hp->n_embd;
 
     k3_gpu_put(s->sum, sum, dev->n * hp->latent * sizeof *sum, dev->stream);
-    if (w[K3_LATENT_NORM].rows)
-        k3_gpu_rms_norm(s->sum, w[K3_LATENT_NORM].f32, hp->eps, dev->n, hp->latent, hp->latent, s->sum,
-                        dev->stream);
-    if (hp->has_latent) k3_gpu_matmul(dev, &w[K3_LATENT_UP], s->sum, dev->n, s->routed);
-    k3_gpu_add(s->y, hp->has_latent ? s->routed : s->sum, values, dev->stream);
+    struct k3_gpu_input in = {.x = s->sum};
+    if (w[K3_LATENT_NORM].rows) {
+        in.acts = k3_gpu_acts_for(dev, &w[K3_LATENT_UP]);
+        k3_gpu_rms_norm(s->sum, w[K3_LATENT_NORM].f32, hp->eps, dev->n, hp->latent, hp->latent, NULL, s->sum,
+                        in.acts, dev->stream);
+    }
+    if (hp->has_latent) {
+        k3_gpu_matmul_add(dev, &w[K3_LATENT_UP], &in, dev->n, s->y, stream_rows(dev));
+        return;
+    }
+    k3_gpu_add(s->y, s->sum, values, dev->stream);
     k3_gpu_add(stream_rows(dev), s->y, values, dev->stream);
 }
 
-/* The mix of the wanted rows, to x. */
+/* The mix of the wanted rows, normed, to x. */
 static void gather(struct k3_gpu_device *dev, const uint32_t *rows, size_t n_rows)
 {
     size_t width = dev->hp->n_embd;
+    const float *norm = dev->weights.model[K3_OUTPUT_NORM].f32;
     if (dev->n_bank) {
         k3_gpu_put(dev->s.rows, rows, n_rows * sizeof *rows, dev->stream);
-        k3_gpu_mix(dev->s.streams, dev->s.roots, dev->n_bank, dev->n,
-                   dev->weights.model[K3_OUTPUT_RES_SCORE].f32, dev->hp->eps, dev->s.rows, n_rows, width,
-                   dev->s.x, NULL, dev->stream);
+        mix(dev, dev->weights.model[K3_OUTPUT_RES_SCORE].f32, norm, NULL, dev->s.rows, n_rows);
         return;
     }
     for (size_t i = 0; i < n_rows; i++)
         k3_gpu_copy(dev->s.x + i * width, stream_rows(dev) + rows[i] * width, width * sizeof(float),
                     dev->stream);
+    k3_gpu_rms_norm(dev->s.x, norm, dev->hp->eps, n_rows, width, width, NULL, dev->s.x,
+                    k3_gpu_normed(dev).acts, dev->stream);
 }
 
 static void logits(struct k3_device *base, const uint32_t *rows, size_t n_rows, float *out)
 {
     struct k3_gpu_device *dev = gpu(base);
     size_t width = dev->hp->n_embd, n_vocab = dev->hp->n_vocab;
+    struct k3_gpu_input normed;
     gather(dev, rows, n_rows);
-    k3_gpu_rms_norm(dev->s.x, dev->weights.model[K3_OUTPUT_NORM].f32, dev->hp->eps, n_rows, width, width,
-                    dev->s.x, dev->stream);
+    normed = k3_gpu_normed(dev);
     for (size_t i = 0; i < n_rows; i += K3_GPU_LOGIT_ROWS) {
         size_t n = n_rows - i < K3_GPU_LOGIT_ROWS ? n_rows - i : K3_GPU_LOGIT_ROWS;
-        k3_gpu_matmul(dev, &dev->weights.model[K3_OUTPUT], dev->s.x + i * width, n, dev->s.logits);
+        struct k3_gpu_acts acts = {dev->s.x_acts.q + i * width, dev->s.x_acts.d + i * width / 32};
+        struct k3_gpu_input in = {normed.x + i * width, normed.acts ? &acts : NULL};
+        k3_gpu_matmul(dev, &dev->weights.model[K3_OUTPUT], &in, n, dev->s.logits);
         k3_gpu_get(out + i * n_vocab, dev->s.logits, n * n_vocab * sizeof *out, dev->stream);
     }
 }

@@ -63,29 +63,25 @@ void k3_gpu_weights_free(struct k3_gpu_weights *w);
 
 /* Activations of a batch of B tokens in device memory, as in ops/cpu_internal.h. */
 struct k3_gpu_scratch {
-    float *streams;            /* [bank + 1][n][D]: kernels.h, AttnRes */
-    float *roots;              /* [bank + 1][n] */
-    float *x, *y, *routed;     /* [B][D] */
-    float *wide[6];            /* [B + W - 1][max(H*dk, H*dq, H*dv)] */
+    float *streams; /* [bank + 1][n][D]: kernels.h, AttnRes */
+    float *roots;   /* [bank + 1][n] */
+    float *dots[2]; /* [bank + 1][n]: of the bank with the score of the mix to come, and the one after */
+    float *x, *y, *product;    /* [B][D] */
+    struct k3_gpu_acts x_acts; /* x rounded; its q is NULL if D is no multiple of 32 */
+    float *wide[8];            /* [B][max(H*dk, H*dq, H*dv)] */
     float *low, *low_q, *beta; /* [B][max(dk, Rk+dr)], [B][Rq], [B][H] */
     float *absorbed, *z;       /* [B][H][Rk] */
     float *ffn_gate, *ffn_up;  /* [B][max(F0, Fs)] */
-    float *router, *latent;    /* [B][E], [B][Z] */
-    float *sum;                /* [B][Z] */
-    float *logits;             /* [K3_GPU_LOGIT_ROWS][V] */
-    float *weights;            /* [B][K] */
-    uint32_t *ids, *rows;      /* [B][K], [B] */
-    uint32_t *guesses;         /* [K3_GPU_MAX_TOP_K] */
-    float *guess_weights;      /* [K3_GPU_MAX_TOP_K] */
-    int32_t *tokens;           /* [B] */
-    struct k3_gpu_acts acts;   /* of one product */
+    float *router;             /* [B][E] */
+    float *routing;    /* of n tokens, one after the other: ids [n][K], weights [n][K], latent input [n][Z] */
+    float *sum;        /* [B][Z] */
+    float *logits;     /* [K3_GPU_LOGIT_ROWS][V] */
+    uint32_t *rows;    /* [B] */
+    uint32_t *guesses; /* [K3_GPU_MAX_TOP_K] */
+    float *guess_weights;    /* [K3_GPU_MAX_TOP_K] */
+    int32_t *tokens;         /* [B] */
+    struct k3_gpu_acts acts; /* of one product */
     struct k3_gpu_arrays arrays;
-};
-
-/* What route brings to the host: memory of k3_gpu_alloc_host. */
-struct k3_gpu_routing {
-    uint32_t *ids;
-    float *weights, *latent;
 };
 
 struct k3_gpu_device {
@@ -97,12 +93,13 @@ struct k3_gpu_device {
     k3_stream stream;
     struct k3_gpu_weights weights;
     struct k3_gpu_scratch s;
-    struct k3_gpu_routing routing;
+    float *routing; /* what route brings to the host, as in the scratch; memory of k3_gpu_alloc_host */
 
     /* The current batch. */
     struct k3_state *state;
     size_t n, position, n_bank;
-    char problem[160]; /* the first thing that went wrong in it, or "" */
+    const float *scored; /* s.dots[0] has the dots of the bank with this score, or NULL */
+    char problem[160];   /* the first thing that went wrong in it, or "" */
 };
 
 struct k3_state {
@@ -113,29 +110,46 @@ struct k3_state {
     float *recurrent;
     uint16_t **caches; /* [n_layers], NULL for KDA layers: [max_tokens][Rk+dr] f16; owned list */
     float *scores;     /* [max_tokens][K3_GPU_SCORES][H] of MLA, while it computes */
+    float *groups;     /* [K3_GPU_SCORES][H][k3_gpu_mla_group_floats(max_tokens)], beside them */
 };
 
 /* The scores of MLA are as many as queries times keys. A session has room for this many tokens at its end, and so for
  * more before. */
 #define K3_GPU_SCORES 4
 
+/* What a product takes: x, [n][cols], and the same rounded, or NULL where nothing has rounded it yet. */
+struct k3_gpu_input {
+    const float *x;
+    const struct k3_gpu_acts *acts;
+};
+
+/* The normed input of a sublayer. */
+struct k3_gpu_input k3_gpu_normed(const struct k3_gpu_device *dev);
+
 /* Waits for the stream, and remembers what went wrong. */
 void k3_gpu_settle(struct k3_gpu_device *dev);
 
 /* ---- products ---- */
 
-/* y = W x for n tokens: x [n][cols], y [n][rows]. */
-void k3_gpu_matmul(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w, const float *x, size_t n,
-                   float *y);
+/* The acts of the scratch, for the kernel that makes the input of w to leave it rounded there; NULL if w takes f32. */
+const struct k3_gpu_acts *k3_gpu_acts_for(const struct k3_gpu_device *dev, const struct k3_gpu_matrix *w);
+
+/* y = W x for n tokens; y: [n][rows]. */
+void k3_gpu_matmul(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w, const struct k3_gpu_input *in,
+                   size_t n, float *y);
 
 struct k3_gpu_target {
     const struct k3_gpu_matrix *w;
     float *y;
 };
 
-/* The same for several matrices of one x, which is rounded once. */
+/* The same for up to K3_GPU_MAX_PRODUCTS matrices of one x. */
 void k3_gpu_matmul_all(struct k3_gpu_device *dev, const struct k3_gpu_target *targets, size_t n_targets,
-                       const float *x, size_t n);
+                       const struct k3_gpu_input *in, size_t n);
+
+/* y += plus + W x, or y += W x if plus is NULL. W has as many rows as the model is wide, at most. */
+void k3_gpu_matmul_add(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w,
+                       const struct k3_gpu_input *in, size_t n, const float *plus, float *y);
 
 /* y[t][h] = W[h] x[t][h]: W a stack of a matrix for each head; rows of x, [n][H], are `stride` apart. */
 void k3_gpu_matmul_heads(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w, const float *x,
@@ -143,8 +157,9 @@ void k3_gpu_matmul_heads(struct k3_gpu_device *dev, const struct k3_gpu_matrix *
 
 /* ---- sublayers and sessions ---- */
 
-void k3_gpu_kda(struct k3_gpu_device *dev, uint32_t layer, float *out);
-void k3_gpu_mla(struct k3_gpu_device *dev, uint32_t layer, float *out);
+/* From the normed input, x of the scratch, to the output, which is `out` or is added to it. */
+void k3_gpu_kda(struct k3_gpu_device *dev, uint32_t layer, bool add, float *out);
+void k3_gpu_mla(struct k3_gpu_device *dev, uint32_t layer, bool add, float *out);
 
 /* Floats of the recurrent part of one KDA layer, and where that of a layer begins in all of them. */
 size_t k3_gpu_recurrent_floats(const struct k3_hparams *hp);

@@ -31,10 +31,18 @@ size_t k3_gpu_recurrent_place(const struct k3_hparams *hp, uint32_t layer)
     return index * k3_gpu_recurrent_floats(hp);
 }
 
+static size_t recurrent_bytes(const struct k3_hparams *hp)
+{
+    return k3_gpu_recurrent_place(hp, hp->n_layers) * sizeof(float);
+}
+
 void k3_gpu_state_sizes(const struct k3_hparams *hp, struct k3_gpu_sizes *sizes)
 {
-    sizes->state = k3_gpu_recurrent_place(hp, hp->n_layers) * sizeof(float);
-    sizes->token = (uint64_t)K3_GPU_SCORES * hp->n_heads * sizeof(float);
+    uint64_t row = (uint64_t)K3_GPU_SCORES * hp->n_heads * sizeof(float);
+    size_t group =
+        k3_gpu_mla_group_floats(1); /* of K3_GPU_GROUP_TOKENS tokens, the last of which may be fewer */
+    sizes->state = recurrent_bytes(hp) + row * group;
+    sizes->token = row + (row * group + K3_GPU_GROUP_TOKENS - 1) / K3_GPU_GROUP_TOKENS;
     for (uint32_t i = 0; i < hp->n_layers; i++)
         if (hp->is_mla[i]) sizes->token += width_of(hp) * sizeof(uint16_t);
 }
@@ -57,10 +65,12 @@ k3_status k3_gpu_state_create(struct k3_device *base, size_t max_tokens, struct 
     if (!state) return k3_fail_memory(err, "a session", sizeof *state);
     k3_gpu_select(dev->gpu.index);
     *state = (struct k3_state){.device = dev, .max_tokens = max_tokens, .arrays = {.allocate = true}};
-    state->recurrent =
-        k3_gpu_array(&state->arrays, "KDA state", k3_gpu_recurrent_place(hp, hp->n_layers), sizeof(float));
+    state->recurrent = k3_gpu_array(&state->arrays, "KDA state", recurrent_bytes(hp), 1);
     state->scores =
         k3_gpu_array(&state->arrays, "MLA scores", max_tokens * K3_GPU_SCORES * hp->n_heads, sizeof(float));
+    state->groups =
+        k3_gpu_array(&state->arrays, "MLA groups",
+                     k3_gpu_mla_group_floats(max_tokens) * K3_GPU_SCORES * hp->n_heads, sizeof(float));
     state->caches = cache_arrays(&state->arrays, hp, max_tokens);
     k3_status status = state->caches ? k3_gpu_arrays_check(&state->arrays, err)
                                      : k3_fail_memory(err, "a session", hp->n_layers * sizeof(void *));
@@ -86,7 +96,7 @@ void k3_gpu_state_reset(struct k3_state *state)
 {
     struct k3_gpu_device *dev = state->device;
     k3_gpu_select(dev->gpu.index);
-    k3_gpu_zero(state->recurrent, dev->sizes.state, dev->stream);
+    k3_gpu_zero(state->recurrent, recurrent_bytes(dev->hp), dev->stream);
 }
 
 k3_status k3_gpu_state_save(const struct k3_state *state, size_t n_tokens, bool cache,
@@ -99,7 +109,7 @@ k3_status k3_gpu_state_save(const struct k3_state *state, size_t n_tokens, bool 
     k3_gpu_select(dev->gpu.index);
     *saved = (struct k3_saved_state){
         .device = dev, .n_tokens = n_tokens, .cache = cache, .arrays = {.allocate = true}};
-    saved->recurrent = k3_gpu_array(&saved->arrays, "a copy of KDA state", dev->sizes.state, 1);
+    saved->recurrent = k3_gpu_array(&saved->arrays, "a copy of KDA state", recurrent_bytes(dev->hp), 1);
     k3_status status = K3_OK;
     if (cache && !(saved->caches = cache_arrays(&saved->arrays, hp, n_tokens)))
         status = k3_fail_memory(err, "a copy of a session", hp->n_layers * sizeof(void *));
@@ -108,7 +118,7 @@ k3_status k3_gpu_state_save(const struct k3_state *state, size_t n_tokens, bool 
         k3_gpu_saved_free(saved);
         return status;
     }
-    k3_gpu_copy(saved->recurrent, state->recurrent, dev->sizes.state, dev->stream);
+    k3_gpu_copy(saved->recurrent, state->recurrent, recurrent_bytes(dev->hp), dev->stream);
     for (uint32_t i = 0; cache && i < hp->n_layers; i++)
         if (saved->caches[i])
             k3_gpu_copy(saved->caches[i], state->caches[i], n_tokens * width_of(hp) * sizeof(uint16_t),
@@ -122,7 +132,7 @@ void k3_gpu_state_load(struct k3_state *state, const struct k3_saved_state *save
     struct k3_gpu_device *dev = state->device;
     const struct k3_hparams *hp = dev->hp;
     k3_gpu_select(dev->gpu.index);
-    k3_gpu_copy(state->recurrent, saved->recurrent, dev->sizes.state, dev->stream);
+    k3_gpu_copy(state->recurrent, saved->recurrent, recurrent_bytes(dev->hp), dev->stream);
     for (uint32_t i = 0; saved->caches && i < hp->n_layers; i++)
         if (saved->caches[i])
             k3_gpu_copy(state->caches[i], saved->caches[i], saved->n_tokens * width_of(hp) * sizeof(uint16_t),
@@ -142,5 +152,5 @@ void k3_gpu_saved_free(struct k3_saved_state *saved)
 uint64_t k3_gpu_saved_bytes(const struct k3_saved_state *saved)
 {
     const struct k3_gpu_sizes *sizes = &saved->device->sizes;
-    return sizes->state + (saved->cache ? saved->n_tokens * sizes->token : 0);
+    return recurrent_bytes(saved->device->hp) + (saved->cache ? saved->n_tokens * sizes->token : 0);
 }

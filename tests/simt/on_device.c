@@ -113,3 +113,19 @@ void same_floats(const char *what, const float *device_got, const float *want, s
         if (k3_f32_bits(got[i]) != k3_f32_bits(want[i]) && !(isnan(got[i]) && isnan(want[i])))
             fail_msg("%s[%zu] is %.9g, expected %.9g", what, i, (double)got[i], (double)want[i]);
 }
+
+struct k3_gpu_acts unwritten_acts(size_t n, size_t cols)
+{
+    size_t blocks = n * ((cols + 31) / 32);
+    return (struct k3_gpu_acts){unwritten("acts.q", blocks * 32),
+                                unwritten("acts.d", blocks * sizeof(float))};
+}
+
+void same_rounded(const struct k3_gpu_acts *acts, const float *values, size_t n)
+{
+    unsigned char *rounded = host_bytes(k3_act_bytes(K3_ACT_Q8_0, n));
+    k3_round_q8_0(values, rounded, n);
+    struct k3_rounded want = k3_rounded_row(K3_ACT_Q8_0, rounded, n);
+    same_bits("acts.q", taken_back(acts->q, n), want.q, n, 1);
+    same_floats("acts.d", acts->d, want.d, n / 32);
+}

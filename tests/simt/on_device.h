@@ -45,4 +45,10 @@ int free_arrays(void **state);
 
 #define KERNEL_TEST(f) cmocka_unit_test_teardown(f, free_arrays)
 
+/* Room for n rows of `cols` rounded values, cols rounded up to blocks. */
+struct k3_gpu_acts unwritten_acts(size_t n, size_t cols);
+
+/* The rounded values are what the CPU makes of n values, whole blocks. */
+void same_rounded(const struct k3_gpu_acts *acts, const float *values, size_t n);
+
 #endif

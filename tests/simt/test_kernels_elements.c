@@ -19,65 +19,72 @@ static float *values(struct test_random *r, size_t n)
     return x;
 }
 
-/* One operation on both sides. */
+/* One operation on both sides; where acts are not NULL the result is rounded too. */
+typedef void (*gpu_operation)(float *x, const float *y, size_t n, const struct k3_gpu_acts *acts);
 typedef void (*operation)(float *x, const float *y, size_t n);
 
-static void check(operation on_gpu, operation on_cpu)
+static void check_rounding(gpu_operation on_gpu, operation on_cpu)
+{
+    struct test_random r = {2};
+    static const size_t widths[] = {32, 6144 + 96};
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = widths[i];
+        float *x = values(&r, n), *y = host_floats(&r, n, 30);
+        float *dx = on_device("x", x, n * sizeof *x);
+        struct k3_gpu_acts acts = unwritten_acts(1, n);
+        on_gpu(dx, on_device("y", y, n * sizeof *y), n, &acts);
+        on_cpu(x, y, n);
+        same_floats("x", dx, x, n);
+        same_rounded(&acts, x, n);
+    }
+}
+
+static void check(gpu_operation on_gpu, operation on_cpu)
 {
     struct test_random r = {1};
     for (size_t i = 0; i < 3; i++) {
         size_t n = sizes[i];
         float *x = values(&r, n), *y = host_floats(&r, n, 30);
         float *dx = on_device("x", x, n * sizeof *x);
-        on_gpu(dx, on_device("y", y, n * sizeof *y), n);
+        on_gpu(dx, on_device("y", y, n * sizeof *y), n, NULL);
         on_cpu(x, y, n);
         same_floats("x", dx, x, n);
     }
 }
 
-static void gpu_situ(float *x, const float *y, size_t n)
+static void gpu_situ(float *x, const float *y, size_t n, const struct k3_gpu_acts *acts)
 {
-    k3_gpu_situ(x, y, 4, 25, n, NULL);
+    k3_gpu_situ(x, y, 4, 25, n, acts, NULL);
 }
 static void cpu_situ(float *x, const float *y, size_t n)
 {
     k3_situ(&cpu, x, y, 4, 25, n);
 }
-static void gpu_situ_linear(float *x, const float *y, size_t n)
+static void gpu_situ_linear(float *x, const float *y, size_t n, const struct k3_gpu_acts *acts)
 {
-    k3_gpu_situ(x, y, 3, 0, n, NULL);
+    k3_gpu_situ(x, y, 3, 0, n, acts, NULL);
 }
 static void cpu_situ_linear(float *x, const float *y, size_t n)
 {
     k3_situ(&cpu, x, y, 3, 0, n);
 }
-static void gpu_gate(float *x, const float *y, size_t n)
+static void gpu_gate(float *x, const float *y, size_t n, const struct k3_gpu_acts *acts)
 {
-    k3_gpu_gate(x, y, n, NULL);
+    k3_gpu_gate(x, y, n, acts, NULL);
 }
 static void cpu_gate(float *x, const float *y, size_t n)
 {
     k3_gate(&cpu, x, y, n);
 }
-static void gpu_add(float *x, const float *y, size_t n)
+static void gpu_add(float *x, const float *y, size_t n, const struct k3_gpu_acts *acts)
 {
+    (void)acts;
     k3_gpu_add(x, y, n, NULL);
 }
 static void cpu_add(float *x, const float *y, size_t n)
 {
     k3_add(&cpu, x, y, n);
 }
-static void gpu_sigmoid(float *x, const float *y, size_t n)
-{
-    (void)y;
-    k3_gpu_sigmoid(x, n, NULL);
-}
-static void cpu_sigmoid(float *x, const float *y, size_t n)
-{
-    (void)y;
-    for (size_t i = 0; i < n; i++) x[i] = k3_sigmoid(x[i]);
-}
-
 static void situ_has_the_bits_of_the_cpu(void **state)
 {
     (void)state;
@@ -90,7 +97,13 @@ static void gates_and_sums_have_the_bits_of_the_cpu(void **state)
     (void)state;
     check(gpu_gate, cpu_gate);
     check(gpu_add, cpu_add);
-    check(gpu_sigmoid, cpu_sigmoid);
+}
+
+static void what_a_product_takes_next_is_rounded(void **state)
+{
+    (void)state;
+    check_rounding(gpu_situ, cpu_situ);
+    check_rounding(gpu_gate, cpu_gate);
 }
 
 int main(void)
@@ -98,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         KERNEL_TEST(situ_has_the_bits_of_the_cpu),
         KERNEL_TEST(gates_and_sums_have_the_bits_of_the_cpu),
+        KERNEL_TEST(what_a_product_takes_next_is_rounded),
     };
     return cmocka_run_group_tests_name("elements on the device", tests, start_cpu, stop_cpu);
 }

@@ -7,58 +7,69 @@
 #include <math.h>
 #include <string.h>
 
-static void convolutions_have_the_bits_of_the_cpu(void **state)
+/* ---- what comes before the recurrence ---- */
+
+struct inputs {
+    size_t taps, n, heads, dim;
+    bool bounded;
+};
+
+/* On the CPU each of q, k and v has the rows kept from before in front of it. */
+static void check_inputs(struct test_random *r, struct inputs c)
+{
+    size_t kept = c.taps - 1, width = c.heads * c.dim, row = width * sizeof(float), n = c.n;
+    float *alpha = host_floats(r, n * width, 4), *beta = host_floats(r, n * c.heads, 2);
+    float *a = host_floats(r, c.heads, 1), *dt = host_floats(r, width, 1), scale = 1.0f / sqrtf((float)c.dim);
+    float *history = host_bytes(3 * kept * row + 4), *want[3], *last[3];
+    for (size_t h = 0; h < c.heads; h++) a[h] = -fabsf(a[h]);
+    struct k3_gpu_kda kda = {.n = n,
+                             .n_heads = c.heads,
+                             .dim = c.dim,
+                             .n_taps = c.taps,
+                             .alpha = on_device("alpha", alpha, n * row),
+                             .beta = on_device("beta", beta, n * c.heads * sizeof *beta),
+                             .a = on_device("a", a, c.heads * sizeof *a),
+                             .dt = on_device("dt", dt, row),
+                             .bounded = c.bounded,
+                             .floor = -5};
+    for (size_t i = 0; i < 3; i++) {
+        float *z = host_floats(r, (kept + n) * width, 1), *w = host_floats(r, c.taps * width, 1);
+        memcpy(history + i * kept * width, z, kept * row);
+        want[i] = host_bytes(n * row);
+        k3_kda_conv(&cpu, z, w, c.taps, n, width, want[i]);
+        if (i < 2) k3_kda_normalise(&cpu, want[i], n, c.heads, c.dim, i == 0 ? scale : 1);
+        kda.z[i] = on_device("z", z + kept * width, n * row);
+        kda.taps[i] = on_device("taps", w, c.taps * row);
+        kda.u[i] = unwritten("u", n * row);
+        memmove(z, z + n * width, kept * row);
+        last[i] = z;
+    }
+    kda.history = on_device("history", history, 3 * kept * row + 4);
+    k3_gpu_kda_prepare(&kda, NULL);
+    k3_kda_gate(&cpu, alpha, a, dt, c.bounded, -5, n, c.heads, c.dim);
+    for (size_t i = 0; i < n * width; i++) alpha[i] = k3_expf(alpha[i]);
+    for (size_t i = 0; i < n * c.heads; i++) beta[i] = k3_sigmoid(beta[i]);
+    for (size_t i = 0; i < 3; i++) {
+        same_floats("u", kda.u[i], want[i], n * width);
+        same_floats("history", kda.history + i * kept * width, last[i], kept * width);
+    }
+    same_floats("alpha", kda.alpha, alpha, n * width);
+    same_floats("beta", kda.beta, beta, n * c.heads);
+}
+
+static void inputs_have_the_bits_of_the_cpu(void **state)
 {
     (void)state;
     struct test_random r = {1};
-    static const size_t shapes[][3] = {
-        {4, 1, 1}, {4, 5, 130}, {1, 2, 7}, {2, 3, 128}, {4, 2, 12288}}; /* taps, n, width */
-    for (size_t i = 0; i < 5; i++) {
-        size_t taps = shapes[i][0], n = shapes[i][1], width = shapes[i][2], rows = taps - 1 + n;
-        float *z = host_floats(&r, rows * width, 1), *w = host_floats(&r, taps * width, 1);
-        float *want = host_bytes(n * width * sizeof *want), *u = unwritten("u", n * width * sizeof *u);
-        k3_kda_conv(&cpu, z, w, taps, n, width, want);
-        k3_gpu_kda_conv(on_device("z", z, rows * width * sizeof *z),
-                        on_device("taps", w, taps * width * sizeof *w), taps, n, width, u, NULL);
-        same_floats("u", u, want, n * width);
-    }
-}
-
-static void lengths_have_the_bits_of_the_cpu(void **state)
-{
-    (void)state;
-    struct test_random r = {2};
-    static const size_t shapes[][2] = {{1, 1}, {3, 15}, {9, 33}, {96, 128}};
-    for (size_t i = 0; i < 4; i++) {
-        size_t n = shapes[i][0], dim = shapes[i][1];
-        float *x = host_floats(&r, n * dim, i ? 2 : 1e-4f), *dx = on_device("x", x, n * dim * sizeof *x);
-        k3_gpu_kda_normalise(dx, n, dim, 0.25f, NULL);
-        k3_kda_normalise(&cpu, x, n, 1, dim, 0.25f);
-        same_floats("x", dx, x, n * dim);
-    }
-}
-
-static void check_decay(struct test_random *r, size_t n, size_t heads, size_t dim, bool bounded)
-{
-    size_t width = heads * dim;
-    float *x = host_floats(r, n * width, 4), *a = host_floats(r, heads, 1), *dt = host_floats(r, width, 1);
-    for (size_t h = 0; h < heads; h++) a[h] = -fabsf(a[h]);
-    float *dx = on_device("r", x, n * width * sizeof *x);
-    k3_gpu_kda_decay(dx, on_device("a", a, heads * sizeof *a), on_device("dt", dt, width * sizeof *dt),
-                     bounded, -5, n, heads, dim, NULL);
-    k3_kda_gate(&cpu, x, a, dt, bounded, -5, n, heads, dim);
-    for (size_t i = 0; i < n * width; i++) x[i] = k3_expf(x[i]);
-    same_floats("decay", dx, x, n * width);
-}
-
-static void decays_have_the_bits_of_the_cpu(void **state)
-{
-    (void)state;
-    struct test_random r = {3};
-    check_decay(&r, 1, 1, 1, true);
-    check_decay(&r, 3, 5, 33, true);
-    check_decay(&r, 1, 96, 128, true);
-    check_decay(&r, 2, 3, 16, false);
+    check_inputs(&r, (struct inputs){4, 1, 1, 1, true});
+    check_inputs(&r, (struct inputs){4, 5, 3, 33, false});
+    free_arrays(NULL);
+    check_inputs(&r, (struct inputs){1, 2, 2, 7, true});  /* nothing is kept */
+    check_inputs(&r, (struct inputs){9, 3, 2, 16, true}); /* more is kept than comes */
+    free_arrays(NULL);
+    check_inputs(&r, (struct inputs){4, 19, 2, 40, true}); /* more tokens than are done together */
+    free_arrays(NULL);
+    check_inputs(&r, (struct inputs){4, 1, 96, 128, true});
 }
 
 /* ---- the recurrence ---- */
@@ -139,9 +150,7 @@ static void the_strongest_decay_does_not_overflow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        KERNEL_TEST(convolutions_have_the_bits_of_the_cpu),
-        KERNEL_TEST(lengths_have_the_bits_of_the_cpu),
-        KERNEL_TEST(decays_have_the_bits_of_the_cpu),
+        KERNEL_TEST(inputs_have_the_bits_of_the_cpu),
         KERNEL_TEST(one_token_at_a_time_has_the_bits_of_the_cpu),
         KERNEL_TEST(chunks_have_the_bits_of_the_cpu),
         KERNEL_TEST(the_strongest_decay_does_not_overflow),

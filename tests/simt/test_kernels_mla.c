@@ -80,6 +80,7 @@ static void check(struct attention a)
     const float *q = on_device("q", a.q, n_heads * s.qk * sizeof *q);
     float *absorbed = unwritten("absorbed", n_heads * s.rank * sizeof *absorbed);
     float *scores = unwritten("scores", n_heads * n_keys * sizeof *scores);
+    float *groups = unwritten("groups", n_heads * k3_gpu_mla_group_floats(n_keys) * sizeof *groups);
     float *z = unwritten("z", n_heads * s.rank * sizeof *z), *o = unwritten("o", n_heads * s.v * sizeof *o);
     struct k3_gpu_q8_0 k_b = q8_0_on_device("k_b", a.k_b, s.heads * s.rank, nope);
     struct k3_gpu_q8_0 v_b = q8_0_on_device("v_b", a.v_b, s.heads * s.v, s.rank);
@@ -87,8 +88,8 @@ static void check(struct attention a)
 
     struct k3_gpu_acts acts = rounded(q, n_heads, nope, s.qk);
     k3_gpu_multiply_heads_q8_0(&k_b, &acts, s.heads, a.n, absorbed, NULL);
-    k3_gpu_mla_scores(&mla, absorbed, q, scores, NULL);
-    k3_gpu_mla_values(&mla, scores, z, NULL);
+    k3_gpu_mla_scores(&mla, absorbed, q, scores, groups, NULL);
+    k3_gpu_mla_values(&mla, scores, groups, z, NULL);
     acts = rounded(z, n_heads, s.rank, s.rank);
     k3_gpu_multiply_heads_q8_0(&v_b, &acts, s.heads, a.n, o, NULL);
 
@@ -98,7 +99,8 @@ static void check(struct attention a)
     same_floats("z", z, on_cpu(a, s.rank, identity(s.heads, s.rank)), n_heads * s.rank);
 }
 
-static const struct shape tiny = {3, 40, 8, 16, 32}, odd = {5, 37, 5, 24, 96}, k3 = {5, 192, 64, 128, 512};
+static const struct shape tiny = {3, 40, 8, 16, 32}, odd = {5, 37, 5, 24, 96}, k3 = {5, 192, 64, 128, 512},
+                          many = {9, 36, 4, 32, 64};
 
 static void one_token_attends_with_the_bits_of_the_cpu(void **state)
 {
@@ -111,6 +113,8 @@ static void one_token_attends_with_the_bits_of_the_cpu(void **state)
     check(make(&r, odd, 1, 64));
     free_arrays(NULL);
     check(make(&r, k3, 1, 200));
+    free_arrays(NULL);
+    check(make(&r, many, 1, 17 * 64 + 5)); /* more groups of keys, and more heads, than are done together */
 }
 
 static void tokens_of_a_batch_see_what_came_before_them(void **state)

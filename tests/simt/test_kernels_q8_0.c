@@ -4,6 +4,7 @@
 #include "quant/quant_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 static void rows_are_those_of_the_table(void **state)
 {
@@ -124,6 +125,62 @@ static void products_of_many_tokens_are_those_of_each(void **state)
     check_product(&r, 40, 7168, 10);    /* K3's width */
 }
 
+static void several_products_of_one_input_are_those_of_each(void **state)
+{
+    (void)state;
+    struct test_random r = {6};
+    enum { PRODUCTS = K3_GPU_MAX_PRODUCTS, COLS = 96 };
+    static const size_t rows[PRODUCTS] = {9, 8, 1, 31, 16, 3}, tokens[] = {1, 3, 10};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        size_t n = tokens[i];
+        unsigned char *rounded = host_bytes(n * k3_act_bytes(K3_ACT_Q8_0, COLS));
+        struct k3_gpu_acts acts = round_both(host_floats(&r, n * COLS, 1), n, COLS, rounded);
+        struct k3_gpu_product products[PRODUCTS];
+        float *each[PRODUCTS];
+        for (size_t p = 0; p < PRODUCTS; p++) {
+            unsigned char *blocks = host_q8_0(&r, rows[p] * COLS / 32);
+            products[p].w = q8_0_on_device("w", blocks, rows[p], COLS);
+            products[p].y = unwritten("y", n * rows[p] * sizeof(float));
+            each[p] = unwritten("each", n * rows[p] * sizeof(float));
+            k3_gpu_multiply_q8_0(&products[p].w, &acts, n, each[p], NULL);
+        }
+        k3_gpu_multiply_all_q8_0(products, PRODUCTS, &acts, n, NULL);
+        for (size_t p = 0; p < PRODUCTS; p++)
+            same_floats("y", products[p].y, taken_back(each[p], n * rows[p] * sizeof(float)), n * rows[p]);
+        free_arrays(NULL);
+    }
+}
+
+static void check_sum(struct test_random *r, size_t rows, size_t cols, size_t n, bool with_plus)
+{
+    size_t size = n * rows;
+    unsigned char *rounded = host_bytes(n * k3_act_bytes(K3_ACT_Q8_0, cols));
+    struct k3_gpu_acts acts = round_both(host_floats(r, n * cols, 1), n, cols, rounded);
+    struct k3_gpu_q8_0 w = q8_0_on_device("w", host_q8_0(r, rows * cols / 32), rows, cols);
+    float *plus = host_floats(r, size, 9), *y = host_floats(r, size, 9),
+          *want = host_bytes(size * sizeof *want);
+    float *product = unwritten("product", size * sizeof *product), *dy = on_device("y", y, size * sizeof *y);
+    k3_gpu_multiply_q8_0(&w, &acts, n, product, NULL);
+    memcpy(want, taken_back(product, size * sizeof *want), size * sizeof *want);
+    for (size_t i = 0; i < size; i++) want[i] = y[i] + (with_plus ? plus[i] + want[i] : want[i]);
+    k3_gpu_multiply_add_q8_0(&w, &acts, n, with_plus ? on_device("plus", plus, size * sizeof *plus) : NULL,
+                             dy, NULL);
+    same_floats("y", dy, want, size);
+}
+
+static void products_are_added_to_what_is_there(void **state)
+{
+    (void)state;
+    struct test_random r = {7};
+    check_sum(&r, 13, 64, 1, false);
+    check_sum(&r, 13, 64, 1, true);
+    free_arrays(NULL);
+    check_sum(&r, 9, 96, 3, true);
+    check_sum(&r, 33, 64, 11, false);
+    free_arrays(NULL);
+    check_sum(&r, 33, 64, 11, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +190,8 @@ int main(void)
         KERNEL_TEST(products_have_the_bits_of_the_cpu),
         KERNEL_TEST(products_of_several_tokens_are_those_of_each),
         KERNEL_TEST(products_of_many_tokens_are_those_of_each),
+        KERNEL_TEST(several_products_of_one_input_are_those_of_each),
+        KERNEL_TEST(products_are_added_to_what_is_there),
     };
     return cmocka_run_group_tests_name("q8_0 on the device", tests, start_cpu, stop_cpu);
 }

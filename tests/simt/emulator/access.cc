@@ -11,11 +11,12 @@ namespace k3_simt
 /* block.cc */
 bool begin_launch_of(const char *kernel, dim3 blocks, dim3 threads);
 
-static const unsigned max_arguments = 32, max_shared = 32;
+static const unsigned max_pointers = 64, max_shared = 32;
 static const size_t shared_limit = 48u
                                    << 10; /* of arrays whose size the compiler knows, on every architecture */
 
-static binding bindings[max_arguments];
+static binding bindings[max_pointers];
+static unsigned n_bindings;
 static const char *kernel_name, *argument_text;
 static shared_memory shared_arrays[max_shared];
 static unsigned n_shared;
@@ -58,6 +59,7 @@ bool launch_begin(const char *kernel, const char *arguments, dim3 blocks, dim3 t
         free(shared_arrays[i].in_flight);
     }
     n_shared = 0;
+    n_bindings = 0;
     shared_bytes = 0;
     return begin_launch_of(kernel, blocks, threads);
 }
@@ -83,11 +85,11 @@ const binding *launch_bind(unsigned i, const void *pointer, size_t element, size
                            bool constant)
 {
     static binding none;
-    if (i >= max_arguments) {
-        fail_on_host("%s has more than %u arguments", kernel_name, max_arguments);
+    if (n_bindings == max_pointers) {
+        fail_on_host("%s has more than %u pointers", kernel_name, max_pointers);
         return &none;
     }
-    binding *b = &bindings[i];
+    binding *b = &bindings[n_bindings++];
     argument_name(argument_text, i, b->name, sizeof b->name);
     b->memory = pointer ? find_allocation(pointer) : nullptr;
     b->constant = constant;

@@ -14,6 +14,11 @@
 #include <type_traits>
 #include <utility>
 
+/* Up to n arrays as one argument of a launch. */
+template <typename T, unsigned n> struct k3_pointers {
+    T *at[n];
+};
+
 namespace k3_simt
 {
 
@@ -77,6 +82,11 @@ template <typename T, bool constant = false> struct global {
     explicit operator bool() const { return at; }
 };
 
+/* Up to n of them: what k3_pointers of the host become. */
+template <typename T, bool constant, unsigned n> struct globals {
+    global<T, constant> at[n];
+};
+
 /* T array[n] in shared memory, or the part of it from some element on. */
 template <typename T> struct shared {
     shared_memory *memory;
@@ -115,6 +125,15 @@ template <typename P> struct argument {
 };
 template <typename T, bool constant> struct argument<global<T, constant>> {
     static global<T, constant> bind(unsigned i, T *pointer) { return global<T, constant>::bind(i, pointer); }
+};
+
+template <typename T, bool constant, unsigned n> struct argument<globals<T, constant, n>> {
+    static globals<T, constant, n> bind(unsigned i, k3_pointers<T, n> pointers)
+    {
+        globals<T, constant, n> bound;
+        for (unsigned k = 0; k < n; k++) bound.at[k] = global<T, constant>::bind(i, pointers.at[k]);
+        return bound;
+    }
 };
 
 template <typename... P, typename... A, size_t... I>
@@ -192,6 +211,8 @@ struct alignas(16) int4 {
 
 #define K3_GLOBAL(T)    k3_simt::global<T>
 #define K3_CONSTANT(T)  k3_simt::global<const T, true>
+#define K3_GLOBALS(T, n)   k3_simt::globals<T, false, n>
+#define K3_CONSTANTS(T, n) k3_simt::globals<const T, true, n>
 #define K3_SHARED_OF(T) k3_simt::shared<T>
 #define K3_SHARED(T, name, n)                                                                                \
     static const char name##_key = 0;                                                                        \
