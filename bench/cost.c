@@ -48,6 +48,7 @@ void k3_cost_of_sizes(const struct k3_hparams *hp, struct k3_cost *cost)
                 add_tensor(cost, (enum k3_role)role, k3_synth_type((enum k3_role)role),
                            (double)ne[0] * (double)ne[1] * (double)ne[2]);
         }
+    k3_gpu_token_of_sizes(hp, &cost->gpu);
 }
 
 void k3_cost_of_plan(const struct k3_plan *plan, struct k3_cost *cost)
@@ -61,4 +62,5 @@ void k3_cost_of_plan(const struct k3_plan *plan, struct k3_cost *cost)
                 add_tensor(cost, (enum k3_role)role, t->type,
                            (double)t->ne[0] * (double)t->ne[1] * (double)t->ne[2]);
         }
+    k3_gpu_token_of_plan(plan, &cost->gpu);
 }

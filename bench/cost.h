@@ -2,7 +2,7 @@
 #ifndef K3_BENCH_COST_H
 #define K3_BENCH_COST_H
 
-#include "model/model.h"
+#include "launches.h"
 
 struct k3_cost {
     uint32_t n_layers, n_moe_layers, n_experts, top_k;
@@ -14,6 +14,7 @@ struct k3_cost {
     double state_bytes;                   /* of KDA, f32; read and written by each token or chunk of tokens */
     double cache_bytes;                   /* of MLA, f16, for each token before */
     double attention_madds;               /* for each token and each token before it */
+    struct k3_gpu_token gpu;              /* what decoding a token asks of a GPU that has the dense weights */
 };
 
 /* Of the sizes `hp` with the types of the published file: iq1_m, iq2_xxs, q8_0, f32. */

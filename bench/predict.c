@@ -2,6 +2,7 @@
 #include "predict.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- curves ---- */
 
@@ -108,20 +109,72 @@ static const char *bound_of(const struct k3_prediction *p, uint32_t n_steps, dou
 
 /* ---- decode ---- */
 
+double k3_predict_gpu_work(const struct k3_machine *m, const struct k3_gpu_work *work, double keys)
+{
+    double bytes = work->bytes + keys * work->key_bytes, ops = work->ops + keys * work->key_ops;
+    switch (work->kind) {
+    case K3_GPU_TRANSFER:
+        return work->calls * m->transfer_s + bytes / m->pcie_rate;
+    case K3_GPU_WAIT:
+        return work->calls * m->wait_s;
+    default:
+        break;
+    }
+    return work->calls * m->launch_s + larger(bytes / m->vram_rate, ops / m->op_rate) + work->chain_s +
+           keys * work->key_s;
+}
+
+double k3_predict_gpu_token(const struct k3_machine *m, const struct k3_cost *cost, double keys)
+{
+    double seconds = 0;
+    for (uint32_t i = 0; i < cost->gpu.n_works; i++)
+        seconds += k3_predict_gpu_work(m, &cost->gpu.works[i], keys);
+    return seconds;
+}
+
+double k3_predict_gpu_floor(const struct k3_machine *m, const struct k3_cost *cost, double keys)
+{
+    return (cost->dense_bytes + 2 * cost->state_bytes + keys * cost->cache_bytes) / m->vram_rate;
+}
+
+/* The term that a kernel belongs to. */
+static uint32_t part_of(const struct k3_gpu_work *work)
+{
+    static const char *const attention[] = {"scores", "weigh", "values"};
+    if (work->kind != K3_GPU_KERNEL) return 3;
+    if (strcmp(work->name, "recur") == 0) return 1;
+    for (size_t i = 0; i < sizeof attention / sizeof *attention; i++)
+        if (strcmp(work->name, attention[i]) == 0) return 2;
+    return 0;
+}
+
+static void add_gpu_steps(const struct k3_machine *m, const struct k3_cost *cost, double context,
+                          struct k3_prediction *p)
+{
+    add(p, "dense", 0, "dense weights, what lies between them, and launches");
+    add(p, "state", 0, "KDA state, read and written");
+    add(p, "attention", 0, "MLA cache of the context");
+    add(p, "host", 0, "copies over PCIe, and the host's waiting");
+    for (uint32_t i = 0; i < cost->gpu.n_works; i++)
+        p->terms[part_of(&cost->gpu.works[i])].seconds +=
+            k3_predict_gpu_work(m, &cost->gpu.works[i], context + 1);
+}
+
 /* What comes one after the other in every layer: nothing of the next step is known before. */
 static void add_steps(const struct k3_machine *m, const struct k3_cost *cost, double context,
                       struct k3_prediction *p)
 {
-    bool gpu = dense_on_gpu(m, cost);
-    double rate = gpu ? m->vram_rate : m->ram_rate, madds = context * cost->attention_madds;
-    double dense_cpu = compute_s(m, cost->dense_weights, m->one, 1), cache = context * cost->cache_bytes;
-    add(p, "dense", gpu ? cost->dense_bytes / rate : larger(cost->dense_bytes / rate, dense_cpu),
-        gpu ? "dense weights / VRAM rate" : "dense weights / RAM rate, or / rate of one column");
-    add(p, "state", 2 * cost->state_bytes / rate, "KDA state, read and written");
-    add(p, "attention",
-        larger(cache / rate, gpu ? madds / m->gpu_rate : madds / (m->one[K3_TYPE_F32] * m->cores)),
+    double madds = context * cost->attention_madds, cache = context * cost->cache_bytes;
+    if (dense_on_gpu(m, cost)) {
+        add_gpu_steps(m, cost, context, p);
+        return;
+    }
+    add(p, "dense", larger(cost->dense_bytes / m->ram_rate, compute_s(m, cost->dense_weights, m->one, 1)),
+        "dense weights / RAM rate, or / rate of one column");
+    add(p, "state", 2 * cost->state_bytes / m->ram_rate, "KDA state, read and written");
+    add(p, "attention", larger(cache / m->ram_rate, madds / (m->one[K3_TYPE_F32] * m->cores)),
         "MLA cache of the context, read or computed with");
-    add(p, "layers", cost->n_layers * m->layer_s, "threads and launches");
+    add(p, "layers", cost->n_layers * m->layer_s, "threads");
 }
 
 void k3_predict_decode(const struct k3_machine *m, const struct k3_cost *cost, double context,

@@ -13,7 +13,11 @@ struct k3_machine {
     double gpu_rate;                                   /* multiply-adds a second */
     double one[K3_TYPE_COUNT],
         many[K3_TYPE_COUNT]; /* multiply-adds a second and core, with one and many columns */
-    double layer_s;          /* what a layer takes beside its work: threads, launches */
+    double layer_s;          /* what a layer takes beside its work: threads; and launches, in prefill */
+    double launch_s;         /* of a GPU, from the end of one kernel to where the next one is at full speed */
+    double transfer_s;       /* of a copy between GPU and host, beside its bytes */
+    double wait_s;           /* from the end of what the host waits for to where its threads work with it */
+    double op_rate;          /* of a GPU: instructions of threads a second */
     double hits;             /* share of requests found in memory; negative: as the cached share gives */
 };
 
@@ -33,6 +37,14 @@ struct k3_prediction {
     double overlapped_s; /* everything at the same time that can be */
     const char *bound;   /* the name of the term that `overlapped_s` could not do without most */
 };
+
+/* Seconds of all calls of a kernel, or of the host, for a token that sees `keys` tokens, itself included. */
+double k3_predict_gpu_work(const struct k3_machine *m, const struct k3_gpu_work *work, double keys);
+
+/* Seconds of all that a token takes on the GPU, and of its memory alone: each dense weight once, as files have it, the KDA
+ * state twice, the MLA cache once. */
+double k3_predict_gpu_token(const struct k3_machine *m, const struct k3_cost *cost, double keys);
+double k3_predict_gpu_floor(const struct k3_machine *m, const struct k3_cost *cost, double keys);
 
 /* A token after `context` others. */
 void k3_predict_decode(const struct k3_machine *m, const struct k3_cost *cost, double context,

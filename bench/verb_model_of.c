@@ -25,14 +25,18 @@
 #define MANY_COLUMNS 125.0f  /* G multiply-adds/s and core: 2,000 in all */
 #define FLOATS       10.0f   /* the same of f32 */
 #define LAYER_US     60.0f
+#define LAUNCH_US    2.0f
+#define TRANSFER_US  2.0f
+#define WAIT_US      5.0f
+#define OP_RATE      25.0f /* T instructions/s: half of what 188 multiprocessors begin */
 
 struct options {
     const char *kernels, *model;
     struct k3_amount ram, reserve, vram, hits;
     uint32_t cores, layers, tokens, context, batch;
-    float ram_rate, vram_rate, pcie_rate, drive_rate, gpu_rate, one, many, layer_us;
+    float ram_rate, vram_rate, pcie_rate, drive_rate, gpu_rate, one, many, layer_us, launch_us;
     struct k3_report report;
-    bool help;
+    bool gpu_table, help;
 };
 
 static k3_status parse_options(int argc, char **argv, struct options *o, struct k3_error *err)
@@ -47,6 +51,8 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         {K3_OPTION_U32, 0, "at", &o->context, 0, 1 << 24, "N", "tokens that come before (default: 0)"},
         {K3_OPTION_U32, 0, "batch", &o->batch, 1, 1 << 24, "N",
          "most tokens computed together (default: 8192)"},
+        {K3_OPTION_FLAG, 0, "gpu-table", &o->gpu_table, 0, 0, NULL,
+         "launches, bytes and operations of each GPU kernel for a\ntoken, too"},
         K3_REPORT_OPTIONS(o->report),
         K3_HELP_OPTION(o->help),
         {.kind = K3_OPTION_HEADING, .help = "Machine"},
@@ -68,12 +74,15 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         {K3_OPTION_FLOAT, 0, "many-columns", &o->many, 0.001, rate, "X",
          "the same in prefill (default: 125)"},
         {K3_OPTION_FLOAT, 0, "layer-us", &o->layer_us, 0, rate, "X",
-         "microseconds a layer takes beside (default: 60)"},
+         "microseconds a layer takes beside, without a GPU and in\nprefill (default: 60)"},
+        {K3_OPTION_FLOAT, 0, "launch-us", &o->launch_us, 0, rate, "X",
+         "microseconds between two kernels of a GPU (default: 2)"},
         {K3_OPTION_TEXT, 0, "kernels", &o->kernels, 0, 0, "FILE",
          "written by k3bench kernels --json: rates of columns,\nRAM and cores, where no option sets them"},
         {.kind = K3_OPTION_END},
     };
-    *o = (struct options){.layers = 93, .tokens = 512, .batch = 8192, .layer_us = LAYER_US};
+    *o = (struct options){
+        .layers = 93, .tokens = 512, .batch = 8192, .layer_us = LAYER_US, .launch_us = LAUNCH_US};
     o->ram.count = (uint64_t)RAM_GIB << 30;
     o->reserve.count = (uint64_t)RESERVE_GIB << 30;
     o->vram.count = (uint64_t)VRAM_GIB << 30;
@@ -90,6 +99,8 @@ static k3_status parse_options(int argc, char **argv, struct options *o, struct 
         return k3_fail(err, K3_ERR_ARGUMENT, "--ram, --reserve and --vram are numbers of bytes, not shares");
     if (o->hits.percent >= 0 && !o->hits.is_share)
         return k3_fail(err, K3_ERR_ARGUMENT, "--hits is a share, such as 86%%");
+    if (o->gpu_table && o->report.csv)
+        return k3_fail(err, K3_ERR_ARGUMENT, "--gpu-table goes into text and JSON, not into CSV");
     return k3_report_check(&o->report, err);
 }
 
@@ -115,6 +126,10 @@ static k3_status describe_machine(const struct options *o, struct k3_machine *m,
         .drive_rate = 1e9 * choose((double)o->drive_rate, 0, (double)DRIVE_RATE),
         .gpu_rate = 1e12 * choose((double)o->gpu_rate, 0, (double)GPU_RATE),
         .layer_s = 1e-6 * (double)o->layer_us,
+        .launch_s = 1e-6 * (double)o->launch_us,
+        .transfer_s = 1e-6 * (double)TRANSFER_US,
+        .wait_s = 1e-6 * (double)WAIT_US,
+        .op_rate = 1e12 * (double)OP_RATE,
         .hits = o->hits.is_share ? o->hits.percent / 100 : -1,
     };
     static const enum k3_type integers[] = {K3_TYPE_IQ1_M, K3_TYPE_IQ2_XXS, K3_TYPE_Q8_0, K3_TYPE_MXFP4};
@@ -167,6 +182,36 @@ static void print_prediction(const char *name, double context, double tokens, co
     k3_out("  experts in memory %.1f %% of the pool, found there %.1f %%\n", 100 * p->cached, 100 * p->hits);
 }
 
+/* What each kernel does for a token. */
+static void print_gpu(const struct k3_machine *m, const struct k3_cost *cost, double keys)
+{
+    double total = k3_predict_gpu_token(m, cost, keys), floor = k3_predict_gpu_floor(m, cost, keys);
+    k3_out("\na token that sees %.0f on the GPU: %.2f ms, %.3f times its memory alone\n", keys, 1e3 * total,
+           total / floor);
+    k3_out("  %-14s %6s %10s %10s %8s\n", "kernel", "calls", "MB", "M ops", "ms");
+    for (uint32_t i = 0; i < cost->gpu.n_works; i++) {
+        const struct k3_gpu_work *w = &cost->gpu.works[i];
+        k3_out("  %-14s %6.0f %10.3f %10.2f %8.3f\n", w->name, w->calls,
+               (w->bytes + keys * w->key_bytes) / 1e6, (w->ops + keys * w->key_ops) / 1e6,
+               1e3 * k3_predict_gpu_work(m, w, keys));
+    }
+}
+
+static json_t *gpu_json(const struct k3_machine *m, const struct k3_cost *cost, double keys)
+{
+    json_t *kernels = json_array();
+    for (uint32_t i = 0; i < cost->gpu.n_works; i++) {
+        const struct k3_gpu_work *w = &cost->gpu.works[i];
+        json_array_append_new(kernels,
+                              json_pack("{s:s, s:f, s:f, s:f, s:f}", "name", w->name, "calls", w->calls,
+                                        "bytes", w->bytes + keys * w->key_bytes, "operations",
+                                        w->ops + keys * w->key_ops, "s", k3_predict_gpu_work(m, w, keys)));
+    }
+    return json_pack("{s:s, s:I, s:f, s:f, s:o}", "verb", "gpu", "context", (json_int_t)keys, "total_s",
+                     k3_predict_gpu_token(m, cost, keys), "floor_s", k3_predict_gpu_floor(m, cost, keys),
+                     "kernels", kernels);
+}
+
 static void print_cost(const struct k3_cost *cost)
 {
     double dense = 0, experts = 0;
@@ -190,10 +235,12 @@ static k3_status report(const struct options *o, const struct k3_machine *m, con
         print_cost(cost);
         print_prediction("decode", o->context, 1, &decode);
         print_prediction("prefill", o->context, o->tokens, &prefill);
+        if (o->gpu_table) print_gpu(m, cost, o->context + 1.0);
         return K3_OK;
     }
     json_t *rows = json_pack("[o, o]", prediction_json("decode", o->context, 1, &decode),
                              prediction_json("prefill", o->context, o->tokens, &prefill));
+    if (o->gpu_table) json_array_append_new(rows, gpu_json(m, cost, o->context + 1.0));
     k3_status status = rows ? K3_OK : k3_fail_memory(err, "the results", 0);
     if (status == K3_OK) status = o->report.json ? k3_report_json(rows, err) : k3_report_csv(rows, err);
     json_decref(rows);

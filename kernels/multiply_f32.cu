@@ -14,7 +14,7 @@
 #define TILE     2048u
 #define FEW_ROWS 4096u
 
-K3_KERNEL multiply(K3_CONSTANT(float) w, size_t rows, size_t cols, K3_CONSTANT(float) x, size_t stride,
+K3_KERNEL multiply_rows(K3_CONSTANT(float) w, size_t rows, size_t cols, K3_CONSTANT(float) x, size_t stride,
                    K3_GLOBAL(float) y)
 {
     size_t row = (size_t)blockIdx.x * ROWS + threadIdx.x / K3_SUMS, head = blockIdx.z;
@@ -55,7 +55,7 @@ extern "C" void k3_gpu_multiply_heads_f32(const float *w, size_t n_heads, size_t
         K3_LAUNCH(multiply_row, dim3((unsigned)rows, (unsigned)n, (unsigned)n_heads), THREADS, stream, w, rows,
                   cols, x, stride, y);
     else
-        K3_LAUNCH(multiply, dim3((unsigned)((rows + ROWS - 1) / ROWS), (unsigned)n, (unsigned)n_heads), THREADS,
+        K3_LAUNCH(multiply_rows, dim3((unsigned)((rows + ROWS - 1) / ROWS), (unsigned)n, (unsigned)n_heads), THREADS,
                   stream, w, rows, cols, x, stride, y);
 }
 

@@ -50,7 +50,7 @@ build_and_run() {
     for source in $(sources_with "$1"); do
         cp -n "$kernels/$source" "$scratch/kernels/"
         printf '#include "%s"\n' "$source" >"$scratch/$source.cc"
-        "$compiler" -I"$scratch/kernels" "${compiler[@]:1}" -O1 -w -c "$scratch/$source.cc" \
+        "${compiler[@]}" -iquote "$scratch/kernels" -O1 -w -c "$scratch/$source.cc" \
             -o "$scratch/$source.o" || return 2
         objects+=("$scratch/$source.o")
     done

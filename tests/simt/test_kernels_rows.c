@@ -98,7 +98,7 @@ static void check_mixes(struct test_random *r, size_t n_bank, size_t width)
         m.n_bank = s.n_bank;
         m.score = dscores + which * width;
         m.next = dscores + (1 - which) * width;
-        m.known = s.n_bank == 0 || s.n_bank == 3 ? NULL : dots[which]; /* NULL: as where the chain begins */
+        m.known = s.n_bank == 0 || s.n_bank == 9 ? NULL : dots[which]; /* NULL: as where the chain begins */
         m.next_dots = dots[1 - which];
         k3_gpu_mix(&m, NULL);
         same_floats("y", y, want, one);
@@ -167,7 +167,7 @@ static void f32_products_have_the_bits_of_the_cpu(void **state)
     check_product(&r, 9, 7168, 1);
     check_product(&r, 16, 100, 3);
     check_product(&r, 2, 2 * 2048 + 19, 1); /* more than a tile */
-    check_product(&r, 4097, 19, 1);         /* more rows than blocks of threads are for */
+    check_product(&r, 2100, 19, 2);         /* more rows than blocks of threads are for */
 }
 
 int main(void)

@@ -61,6 +61,7 @@ bool launch_begin(const char *kernel, const char *arguments, dim3 blocks, dim3 t
     n_shared = 0;
     n_bindings = 0;
     shared_bytes = 0;
+    count_launch(kernel);
     return begin_launch_of(kernel, blocks, threads);
 }
 
@@ -122,6 +123,7 @@ void check_global_read(const binding *b, const void *address, size_t bytes)
 {
     allocation *a = b->memory;
     size_t at = place_of(a, address);
+    if (counting) count_access(a, at, bytes, false);
     for (size_t i = at; a->written && i < at + bytes; i++)
         if (!a->written[i]) fail("it reads byte %zu of %s (%s), which nothing wrote", i, b->name, a->name);
     if (!watched(a)) return;
@@ -140,6 +142,7 @@ void check_global_write(const binding *b, const void *address, size_t bytes)
 {
     allocation *a = b->memory;
     size_t at = place_of(a, address);
+    if (counting) count_access(a, at, bytes, true);
     if (a->written) memset(a->written + at, 1, bytes);
     for (size_t i = at; i < at + bytes; i += a->granule) {
         const char *other;

@@ -57,7 +57,7 @@ template <typename T, bool constant = false> struct global {
     value load(ptrdiff_t i) const
     {
         if (i < first || i >= end) out_of_bounds("device", bound->name, i, first, end);
-        if (bound->memory->written || watched(bound->memory)) check_global_read(bound, at + i, sizeof(T));
+        if (bound->memory->written || watched(bound->memory) || counting) check_global_read(bound, at + i, sizeof(T));
         return at[i];
     }
     value store(ptrdiff_t i, value v) const

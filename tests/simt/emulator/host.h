@@ -7,6 +7,7 @@
 #define K3_SIMT_HOST_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +23,18 @@ void k3_simt_get(void *host, const void *device, size_t bytes);
 
 /* The report, which is forgotten with this, or NULL; valid until the next one. */
 const char *k3_simt_report(void);
+
+/* What was done since a beginning, until the end: calls of each kernel, and the bytes of device memory that they read or
+ * wrote, each once in a launch; and of what the host asks for, with the bytes that it copies. */
+struct k3_simt_count {
+    char name[32];
+    uint64_t calls, bytes;
+};
+void k3_simt_count_begin(void);
+void k3_simt_count_call(const char *name, size_t bytes);
+
+/* How many names; the list is valid until the next beginning. */
+size_t k3_simt_count_end(const struct k3_simt_count **list);
 
 #ifdef __cplusplus
 }

@@ -116,6 +116,10 @@ extern "C" void k3_simt_free(void *device)
     mprotect(a->base, mapped_bytes(a->bytes), PROT_NONE);
     free(a->written);
     free(a->shadows);
+    for (uint32_t *&touched : a->touched) {
+        free(touched);
+        touched = nullptr;
+    }
     a->written = nullptr;
     a->shadows = nullptr;
 }

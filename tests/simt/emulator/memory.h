@@ -58,6 +58,7 @@ struct allocation {
     size_t granule;         /* bytes that share a shadow in that launch: the smallest element bound to it */
     shadow *shadows;        /* [bytes / granule, rounded up], owned */
     size_t shadow_capacity; /* in shadows */
+    uint32_t *touched[2];   /* [bytes] number of the launch that last read, and wrote: count.cc; NULL or owned */
 };
 
 /* Whether the kernel that runs may write to it. */
@@ -65,6 +66,12 @@ static inline bool watched(const allocation *a)
 {
     return a->launch == now.launch_start;
 }
+
+/* ---- counts (count.cc) ---- */
+
+extern bool counting;
+void count_launch(const char *kernel);
+void count_access(allocation *a, size_t at, size_t bytes, bool writes);
 
 /* The allocation that an address lies in, freed ones included, or NULL. Its end belongs to it. */
 allocation *find_allocation(const void *address);
