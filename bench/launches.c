@@ -166,7 +166,7 @@ static void product_add(struct walk *w, enum k3_role role, bool rounded, bool pl
     add(w, one);
 }
 
-static void product_heads(struct walk *w, enum k3_role role)
+static void product_heads(struct walk *w, enum k3_role role, bool rounded)
 {
     struct matrix m;
     double heads = w->hp->n_heads;
@@ -175,7 +175,7 @@ static void product_heads(struct walk *w, enum k3_role role)
         multiply_f32(w, m, heads);
         return;
     }
-    round_acts(w, heads * m.cols);
+    if (!rounded) round_acts(w, heads * m.cols);
     struct k3_gpu_work one = multiply_q8_0(m);
     one.bytes += ACT * heads * m.cols;
     add(w, one);
@@ -225,13 +225,15 @@ static void kda(struct walk *w)
     double heads = hp->n_heads, dim = hp->kda_dim, wide = heads * dim, kept = hp->conv_taps - 1.0;
     bool rounded = takes_acts(w, K3_ATTN_OUTPUT);
     products(w, inputs, sizeof inputs / sizeof *inputs, true);
-    product(w, K3_KDA_F_B, false);
-    /* z, taps, u; both ways of history, alpha and beta; a and dt. */
-    add(w,
-        (struct k3_gpu_work){.name = PREPARE,
-                             .bytes = F32 * (wide * (3 + 3 * (kept + 1) + 3 + 6 * kept + 2 + 1) + 3 * heads),
-                             .ops = 150 * wide,
-                             .chain_s = TRIP + STEP * (dim / 16 + 100)});
+    bool within = takes_acts(w, K3_KDA_F_B);
+    double f_b = within ? Q8_0 * wide * dim + F32 * dim : F32 * wide; /* or what it was made of apart */
+    if (!within) product(w, K3_KDA_F_B, false);
+    /* z, taps, u; both ways of history and beta; alpha; a and dt. */
+    double values = wide * (3 + 3 * (kept + 1) + 3 + 6 * kept + 1 + 1) + 3 * heads;
+    add(w, (struct k3_gpu_work){.name = PREPARE,
+                                .bytes = F32 * values + f_b,
+                                .ops = wide * (150 + dim / 4),
+                                .chain_s = TRIP + STEP * (dim / 16 + 100)});
     /* The dots of A and P before, then the chain over keys. */
     add(w, (struct k3_gpu_work){.name = RECUR,
                                 .bytes = F32 * (2 * wide * dim + 5 * wide + heads),
@@ -256,7 +258,7 @@ static void attend(struct walk *w)
                                 .key_ops = 40 * heads,
                                 .chain_s = 2 * TRIP});
     add(w, (struct k3_gpu_work){.name = VALUES,
-                                .bytes = F32 * heads * rank,
+                                .bytes = (F32 + (takes_acts(w, K3_MLA_V_B) ? ACT : 0)) * heads * rank,
                                 .key_bytes = 2 * rank + F32 * heads * (1 + 2 / GROUP),
                                 .key_ops = 3 * heads * rank,
                                 .chain_s = TRIP,
@@ -278,9 +280,9 @@ static void mla(struct walk *w)
     }
     rms_norm(w, 1, hp->kv_rank, false, 0);
     add(w, (struct k3_gpu_work){.name = STORE, .bytes = 6 * width});
-    product_heads(w, K3_MLA_K_B);
+    product_heads(w, K3_MLA_K_B, false);
     attend(w);
-    product_heads(w, K3_MLA_V_B);
+    product_heads(w, K3_MLA_V_B, true);
     if (find(w, K3_MLA_GATE, &gate))
         elements(w, GATE, out, 30, rounded);
     else if (rounded)

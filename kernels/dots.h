@@ -31,6 +31,12 @@ template <typename A, typename B> K3_DEVICE float k3_half_warp_dot(A a, B b, siz
     return s;
 }
 
+/* The products of 16 weights and 16 activations of q8_0, added. */
+K3_DEVICE int k3_dot_16(int4 a, int4 b)
+{
+    return k3_dp4a(a.x, b.x, k3_dp4a(a.y, b.y, k3_dp4a(a.z, b.z, k3_dp4a(a.w, b.w, 0))));
+}
+
 /* A row of up to 16 * N elements in the registers of a half warp: elements l, l + 16 .. in lane l. */
 template <unsigned N> struct k3_lanes_row {
     float at[N];

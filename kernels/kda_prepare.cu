@@ -4,18 +4,23 @@
  * FORMULA (architecture.md section 5). kernels.h; dots in the order of dots.h, and
  *   unit length   u = u * (scale / sqrt(dot(u, u) + 1e-6))
  *   decay         alpha = exp(g), g = floor * sigmoid(-a[h] (r + dt)), or a[h] * softplus(r + dt) without a bounded gate
+ *   r = F_B low, in q8_0 as multiply_q8_0.cu: its rows are so short that a product would be two launches for little
  * MAPPING. A block of threads for each head, TOKENS tokens, and q, k, v or the decay: the dimensions of the grid. A channel
  * is one thread's. Rows of q and k go through shared memory, where half warps take their lengths. Only the first TOKENS
- * tokens reach back to the history, so their block renews it when it has read it.
+ * tokens reach back to the history, so their block renews it when it has read it. For r a warp rounds a block of low, and a thread takes a row of F_B.
  * COST for each token and channel: 16 bytes read, 16 written, and for each head's channel 24 (n_taps - 1) of history read
  * and written; some 150 operations. 0.7 MB for a token of K3. Bound: latency, or memory for many tokens. */
 #include "dots.h"
 #include "kernels.h"
+#include "round.h"
 
 #define THREADS K3_GPU_MAX_KDA_DIM
 #define TOKENS  (THREADS / K3_SUMS) /* so that each half warp has one, and the taps reach into one block before */
 #define VALUES  (TOKENS * THREADS)
 #define STREAMS 3u
+
+#define WORDS   (THREADS / 4)
+#define SCALES  (THREADS / 32)
 
 enum { Q, K, V, DECAY, PARTS };
 
@@ -70,21 +75,58 @@ K3_DEVICE void convolve(source from, K3_CONSTANT(float) taps, shape s, size_t fi
         }
 }
 
+/* Four bytes of four lanes, to all of them. */
+K3_DEVICE int together(int8_t byte)
+{
+    unsigned first = threadIdx.x % K3_LANES / 4 * 4, word = 0;
+    for (unsigned i = 0; i < 4; i++)
+        word |= (unsigned)(uint8_t)k3_shuffle(K3_ALL_LANES, (int)byte, first + i) << 8 * i;
+    return (int)word;
+}
+
+/* Row c of F_B times one token's low, `dim` values, which all threads round into shared memory. */
+K3_DEVICE float low_product(K3_CONSTANT(float) low, K3_CONSTANT(int4) q, K3_CONSTANT(uint16_t) d, unsigned dim,
+                            size_t c, K3_SHARED_OF(int) words, K3_SHARED_OF(float) scales)
+{
+    unsigned i = threadIdx.x, n_blocks = dim / 32;
+    float scale, sum = 0;
+    int word = together(k3_rounded(i < dim ? low[i] : 0.0f, scale));
+    k3_sync(); /* the words of the token before were read */
+    if (i % 4 == 0) words[i / 4] = word;
+    if (i % 32 == 0) scales[i / 32] = scale;
+    k3_sync();
+    for (unsigned b = 0; i < dim && b < n_blocks; b++) {
+        int dot = 0;
+        K3_UNROLL
+        for (unsigned half = 0; half < 2; half++) {
+            unsigned at = b * 8 + half * 4;
+            int4 x = {words[at], words[at + 1], words[at + 2], words[at + 3]};
+            dot += k3_dot_16(q[(c * n_blocks + b) * 2 + half], x);
+        }
+        sum += k3_widen(d[c * n_blocks + b]) * scales[b] * (float)dot;
+    }
+    return sum;
+}
+
 K3_KERNEL prepare(K3_CONSTANTS(float, STREAMS) z, K3_CONSTANTS(float, STREAMS) taps,
                   K3_GLOBALS(float, STREAMS) u, K3_GLOBAL(float) history, K3_GLOBAL(float) alpha,
-                  K3_GLOBAL(float) beta, K3_CONSTANT(float) a, K3_CONSTANT(float) dt, int bounded, float floor,
+                  K3_GLOBAL(float) beta, K3_CONSTANT(float) low, K3_CONSTANT(int4) f_b_q,
+                  K3_CONSTANT(uint16_t) f_b_d, K3_CONSTANT(float) a, K3_CONSTANT(float) dt, int bounded, float floor,
                   shape s)
 {
     K3_SHARED(float, values, VALUES);
     K3_SHARED(float, factors, TOKENS);
+    K3_SHARED(int, words, WORDS);
+    K3_SHARED(float, scales, SCALES);
     unsigned head = blockIdx.x, part = blockIdx.z, i = threadIdx.x;
     size_t first = (size_t)blockIdx.y * TOKENS, c = (size_t)head * s.dim + i;
     unsigned count = (unsigned)(s.n - first < TOKENS ? s.n - first : TOKENS);
     if (part == DECAY) {
         for (size_t t = first; t < first + count; t++) {
             size_t at = t * s.width + c, of_head = t * gridDim.x + head;
+            float r = low ? low_product(low + t * s.dim, f_b_q, f_b_d, s.dim, c, words, scales) : 0;
             if (i < s.dim) {
-                float rate = a[head], x = alpha[at] + dt[c];
+                float rate = a[head], x = (low ? r : alpha[at]) + dt[c];
                 alpha[at] = k3_expf(bounded ? floor * k3_sigmoid(-rate * x) : rate * k3_softplus(x));
             }
             if (i == 0) beta[of_head] = k3_sigmoid(beta[of_head]);
@@ -115,6 +157,7 @@ extern "C" void k3_gpu_kda_prepare(const struct k3_gpu_kda *k, k3_stream stream)
     k3_pointers<float, STREAMS> u = {{k->u[0], k->u[1], k->u[2]}};
     shape s = {k->n, k->n_heads * k->dim, (unsigned)k->dim, (unsigned)k->n_taps, 1.0f / sqrtf((float)k->dim)};
     dim3 blocks((unsigned)k->n_heads, (unsigned)((k->n + TOKENS - 1) / TOKENS), PARTS);
-    K3_LAUNCH(prepare, blocks, THREADS, stream, z, taps, u, k->history, k->alpha, k->beta, k->a, k->dt,
+    K3_LAUNCH(prepare, blocks, THREADS, stream, z, taps, u, k->history, k->alpha, k->beta, k->low,
+              k->low ? (const int4 *)k->f_b.q : NULL, k->low ? k->f_b.d : NULL, k->a, k->dt,
               k->bounded, k->floor, s);
 }

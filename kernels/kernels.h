@@ -148,7 +148,9 @@ struct k3_gpu_kda {
     const float *z[3], *taps[3];
     float *u[3];
     float *history;
-    float *alpha; /* [n][n_heads * dim] */
+    float *alpha;           /* [n][n_heads * dim]; only written if low is not NULL */
+    const float *low;       /* [n][dim], or NULL: alpha is f_b low then, rounded, and dim a multiple of 32 */
+    struct k3_gpu_q8_0 f_b; /* [n_heads * dim][dim] */
     float *beta;  /* [n][n_heads] */
     const float *a, *dt;
     int bounded;
@@ -190,7 +192,7 @@ void k3_gpu_mla_scores(const struct k3_gpu_mla *mla, const float *absorbed, cons
 /* z[t][h] = sum over s <= position + t of softmax(scores[t][h])[s] * c[s]; z: [n][n_heads][kv_rank]. Scores become
  * exp(score - the largest until then). */
 void k3_gpu_mla_values(const struct k3_gpu_mla *mla, float *scores, float *groups, float *z,
-                       k3_stream stream);
+                       const struct k3_gpu_acts *acts, k3_stream stream);
 
 #ifdef __cplusplus
 }

@@ -58,8 +58,10 @@ K3_DEVICE void some_dots(K3_CONSTANT(float) streams, K3_CONSTANT(float) score, u
                 products[j * stride + i] = f.a[tile + i] * f.b[tile + i];
         }
         k3_sync();
-        if (mine < count)
+        if (mine < count) {
+            K3_UNROLL_BY(8)
             for (unsigned i = lane; i < n; i += K3_SUMS) s += products[mine * stride + i];
+        }
         k3_sync();
     }
     s = k3_add_sums(s);

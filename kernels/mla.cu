@@ -23,6 +23,7 @@
  * next step's keys for values: docs/gpu.md has times. */
 #include "dots.h"
 #include "kernels.h"
+#include "round.h"
 
 #define THREADS   128u
 #define KEYS      ((unsigned)K3_GPU_GROUP_TOKENS) /* K3_MLA_KEYS: another number gives other roundings */
@@ -191,7 +192,7 @@ K3_DEVICE void bring(step &s, view from, size_t first)
 
 K3_KERNEL values(K3_CONSTANT(float) scores, K3_CONSTANT(float) groups, K3_CONSTANT(uint16_t) cache,
                  unsigned n_heads, unsigned width, unsigned rank, size_t position, size_t n_keys,
-                 size_t n_groups, K3_GLOBAL(float) out)
+                 size_t n_groups, K3_GLOBAL(float) out, K3_GLOBAL(int8_t) q, K3_GLOBAL(float) d)
 {
     K3_SHARED(float, keys, VALUES);     /* [STEP][LANES] */
     K3_SHARED(float, weights, WEIGHTS); /* [STEP][ALL_HEADS] */
@@ -237,9 +238,13 @@ K3_KERNEL values(K3_CONSTANT(float) scores, K3_CONSTANT(float) groups, K3_CONSTA
         k3_sync();
     }
     K3_UNROLL
-    for (unsigned h = 0; h < 2; h++)
-        if (mine + h < from.heads && lane < from.elements)
-            out[(token_head + mine + h) * rank + first_element + lane] = z[h] / sum[h];
+    for (unsigned h = 0; h < 2; h++) {
+        if (mine + h >= from.heads || lane >= from.elements) continue; /* the whole warp, if z is rounded */
+        size_t at = (token_head + mine + h) * rank + first_element + lane;
+        float value = z[h] / sum[h];
+        out[at] = value;
+        if (q) k3_round_block(value, at, q, d);
+    }
 }
 
 extern "C" void k3_gpu_mla_store(const float *rows, size_t n, size_t width, size_t position, uint16_t *cache,
@@ -265,7 +270,7 @@ extern "C" void k3_gpu_mla_scores(const struct k3_gpu_mla *mla, const float *abs
 }
 
 extern "C" void k3_gpu_mla_values(const struct k3_gpu_mla *mla, float *scores, float *groups, float *z,
-                                  k3_stream stream)
+                                  const struct k3_gpu_acts *acts, k3_stream stream)
 {
     size_t n_keys = mla->position + mla->n;
     unsigned n_groups = parts(n_keys, KEYS), heads = (unsigned)mla->n_heads, n = (unsigned)mla->n;
@@ -273,5 +278,5 @@ extern "C" void k3_gpu_mla_values(const struct k3_gpu_mla *mla, float *scores, f
               mla->position, n_keys, n_groups);
     K3_LAUNCH(values, dim3(parts(heads, ALL_HEADS), parts(mla->kv_rank, LANES), n), THREADS, stream, scores,
               groups, mla->cache, heads, (unsigned)(mla->kv_rank + mla->pe_dim), (unsigned)mla->kv_rank,
-              mla->position, n_keys, n_groups, z);
+              mla->position, n_keys, n_groups, z, acts ? acts->q : NULL, acts ? acts->d : NULL);
 }

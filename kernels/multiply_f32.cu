@@ -38,8 +38,10 @@ K3_KERNEL multiply_row(K3_CONSTANT(float) w, size_t rows, size_t cols, K3_CONSTA
         K3_UNROLL_BY(16)
         for (unsigned i = threadIdx.x; i < count; i += THREADS) products[i] = w[tile + i] * x[tile + i];
         k3_sync();
-        if (threadIdx.x < K3_SUMS)
+        if (threadIdx.x < K3_SUMS) {
+            K3_UNROLL_BY(8)
             for (unsigned i = threadIdx.x; i < count; i += K3_SUMS) s += products[i];
+        }
         k3_sync();
     }
     if (threadIdx.x >= K3_LANES) return;

@@ -12,13 +12,14 @@
  * first, so that a small matrix has no launch of its own and only the last of all wait for the end.
  * COST. 1.06 bytes for each weight, read once for all COLUMNS; the activations come from the cache. For a weight and a
  * column 1/4 dp4a and 1/32 of 3 multiplications and additions. Bound: memory, for up to 8 columns. */
+#include "dots.h"
 #include "kernels.h"
-#include "simt.h"
 
 #define THREADS     128u
 #define WARPS       (THREADS / K3_LANES)
 #define ROWS        8u
 #define TERMS       256u        /* of a row in shared memory, over all columns */
+#define STRIP       (K3_LANES / 2) /* blocks that a warp takes at a time; those of a few are loaded before the first is used */
 #define STRIDE      (TERMS + 1) /* odd: the rows begin in different banks */
 #define ALL_TERMS   (ROWS * STRIDE)
 #define MAX_COLUMNS 8
@@ -28,11 +29,6 @@
 struct shapes {
     unsigned first_block[PRODUCTS], n_rows[PRODUCTS];
 };
-
-K3_DEVICE int dot_16(int4 a, int4 b)
-{
-    return k3_dp4a(a.x, b.x, k3_dp4a(a.y, b.y, k3_dp4a(a.z, b.z, k3_dp4a(a.w, b.w, 0))));
-}
 
 /* n <= COLUMNS tokens. q and xq: 16 weights or activations each. The result is stored, or, if `add`, added to y together
  * with `plus`, which may be NULL. */
@@ -56,7 +52,7 @@ K3_KERNEL multiply(K3_CONSTANTS(int4, PRODUCTS) qs, K3_CONSTANTS(uint16_t, PRODU
             n_rows = all.n_rows[p];
         }
     size_t head = blockIdx.y, x_stride = gridDim.y * n_blocks, y_stride = gridDim.y * n_rows;
-    const unsigned tile_blocks = TERMS / COLUMNS;
+    const unsigned tile_blocks = TERMS / COLUMNS, strips = tile_blocks < 4 * STRIP ? tile_blocks / STRIP : 4;
     K3_SHARED(float, terms, ALL_TERMS);
     size_t first_row = (size_t)(blockIdx.x - first_block) * ROWS;
     unsigned lane = threadIdx.x % K3_LANES, warp = threadIdx.x / K3_LANES, half = lane % 2;
@@ -66,17 +62,26 @@ K3_KERNEL multiply(K3_CONSTANTS(int4, PRODUCTS) qs, K3_CONSTANTS(uint16_t, PRODU
     for (size_t tile = 0; tile < n_blocks; tile += tile_blocks) {
         unsigned count = (unsigned)(n_blocks - tile < tile_blocks ? n_blocks - tile : tile_blocks);
         for (unsigned r = warp; r < ROWS && first_row + r < n_rows; r += WARPS)
-            for (unsigned first = 0; first < count; first += K3_LANES / 2) {
-                unsigned b = first + lane / 2; /* after the last one: a term that nothing adds */
-                size_t block = tile + (b < count ? b : count - 1),
-                       at = (head * n_rows + first_row + r) * n_blocks + block;
-                int4 weights = q[2 * at + half];
-                float dw = k3_widen(d[at]);
-                for (unsigned c = 0; c < n; c++) {
-                    size_t x_at = c * x_stride + head * n_blocks + block;
-                    int dot = dot_16(weights, xq[2 * x_at + half]);
-                    dot += k3_shuffle_xor(K3_ALL_LANES, dot, 1);
-                    if (half == 0) terms[r * STRIDE + b * COLUMNS + c] = dw * xd[x_at] * (float)dot;
+            for (unsigned first = 0; first < count; first += strips * STRIP) {
+                int4 weights[strips];
+                float dw[strips];
+                K3_UNROLL
+                for (unsigned j = 0; j < strips; j++) {
+                    unsigned b = first + j * STRIP + lane / 2; /* after the last one: a term that nothing adds */
+                    size_t at = (head * n_rows + first_row + r) * n_blocks + tile + (b < count ? b : count - 1);
+                    weights[j] = q[2 * at + half];
+                    dw[j] = k3_widen(d[at]);
+                }
+                K3_UNROLL
+                for (unsigned j = 0; j < strips; j++) {
+                    unsigned b = first + j * STRIP + lane / 2;
+                    size_t block = head * n_blocks + tile + (b < count ? b : count - 1);
+                    for (unsigned c = 0; c < n; c++) {
+                        size_t x_at = c * x_stride + block;
+                        int dot = k3_dot_16(weights[j], xq[2 * x_at + half]);
+                        dot += k3_shuffle_xor(K3_ALL_LANES, dot, 1);
+                        if (half == 0) terms[r * STRIDE + b * COLUMNS + c] = dw[j] * xd[x_at] * (float)dot;
+                    }
                 }
             }
         k3_sync();

@@ -22,8 +22,10 @@ K3_DEVICE float k3_sum_of_squares(K3_GLOBAL(const float) x, size_t width, K3_SHA
         unsigned count = (unsigned)(whole - tile < K3_NORM_TILE ? whole - tile : K3_NORM_TILE);
         for (unsigned i = threadIdx.x; i < count; i += blockDim.x) squares[i] = x[tile + i] * x[tile + i];
         k3_sync();
-        if (threadIdx.x < K3_SUMS)
+        if (threadIdx.x < K3_SUMS) {
+            K3_UNROLL_BY(8)
             for (unsigned i = threadIdx.x; i < count; i += K3_SUMS) s += squares[i];
+        }
         k3_sync();
     }
     if (threadIdx.x >= K3_LANES) return 0;

@@ -11,22 +11,28 @@
 
 #define K3_INFINITY_BITS 0x7f800000u
 
-/* Rounds the block of this warp's values to q[at] .. and d[at / 32]; `at`, of this lane, is at / 32 * 32 + lane. */
-K3_DEVICE void k3_round_block(float value, size_t at, K3_GLOBAL(int8_t) q, K3_GLOBAL(float) d)
+/* This lane's value of the block of this warp, and the block's scale. */
+K3_DEVICE int8_t k3_rounded(float value, float &scale)
 {
     uint32_t largest = k3_f32_bits(value) & 0x7fffffffu;
     for (unsigned step = 16; step > 0; step /= 2) {
         uint32_t other = k3_shuffle_xor(K3_ALL_LANES, largest, step);
         largest = other > largest ? other : largest;
     }
-    float amax = k3_f32_from_bits(largest), factor = 127.0f / amax, scale;
+    float amax = k3_f32_from_bits(largest), factor = 127.0f / amax;
     if (largest >= K3_INFINITY_BITS || isinf(factor)) {
         scale = largest >= K3_INFINITY_BITS ? NAN : 0.0f;
-        q[at] = 0;
-    } else {
-        scale = k3_f32_from_f16(k3_f16_from_f32(amax / 127.0f));
-        q[at] = (int8_t)k3_round_to_int(value * factor);
+        return 0;
     }
+    scale = k3_f32_from_f16(k3_f16_from_f32(amax / 127.0f));
+    return (int8_t)k3_round_to_int(value * factor);
+}
+
+/* Rounds the block of this warp's values to q[at] .. and d[at / 32]; `at`, of this lane, is at / 32 * 32 + lane. */
+K3_DEVICE void k3_round_block(float value, size_t at, K3_GLOBAL(int8_t) q, K3_GLOBAL(float) d)
+{
+    float scale;
+    q[at] = k3_rounded(value, scale);
     if (threadIdx.x % K3_LANES == 0) d[at / 32] = scale;
 }
 

@@ -33,7 +33,8 @@ void k3_gpu_kda(struct k3_gpu_device *dev, uint32_t layer, bool add, float *out)
                                             {&w[K3_KDA_V], zv},           {&w[K3_KDA_GATE], gate},
                                             {&w[K3_KDA_F_A], dev->s.low}, {&w[K3_KDA_BETA], beta}};
     k3_gpu_matmul_all(dev, targets, sizeof targets / sizeof *targets, &in, n);
-    k3_gpu_matmul(dev, &w[K3_KDA_F_B], &low, n, alpha);
+    bool apart = !w[K3_KDA_F_B].q8_0.q;
+    if (apart) k3_gpu_matmul(dev, &w[K3_KDA_F_B], &low, n, alpha);
     const struct k3_gpu_kda kda = {.n = n,
                                    .n_heads = heads,
                                    .dim = dim,
@@ -46,6 +47,8 @@ void k3_gpu_kda(struct k3_gpu_device *dev, uint32_t layer, bool add, float *out)
                                    .history = state + heads * dim * dim,
                                    .alpha = alpha,
                                    .beta = beta,
+                                   .low = apart ? NULL : low.x,
+                                   .f_b = w[K3_KDA_F_B].q8_0,
                                    .a = vector(dev, layer, K3_KDA_A),
                                    .dt = vector(dev, layer, K3_KDA_DT),
                                    .bounded = hp->bounded_gate,
@@ -64,8 +67,9 @@ static bool have_room(size_t max_tokens, size_t n, size_t n_keys)
            n * k3_gpu_mla_group_floats(n_keys) <= k3_gpu_mla_group_floats(max_tokens) * K3_GPU_SCORES;
 }
 
-/* Attention over the cache, from q to z: as many tokens at a time as the session has scores for. */
-static void attend(struct k3_gpu_device *dev, const uint16_t *cache, const float *q)
+/* Attention over the cache, from q to z, which is rounded too if acts are not NULL: as many tokens at a time as the session has scores for. */
+static void attend(struct k3_gpu_device *dev, const uint16_t *cache, const float *q,
+                   const struct k3_gpu_acts *acts)
 {
     const struct k3_hparams *hp = dev->hp;
     size_t heads = hp->n_heads, max_tokens = dev->state->max_tokens;
@@ -75,7 +79,9 @@ static void attend(struct k3_gpu_device *dev, const uint16_t *cache, const float
         struct k3_gpu_mla mla = {heads, hp->qk_dim, hp->pe_dim, hp->kv_rank, cache, position, n};
         k3_gpu_mla_scores(&mla, dev->s.absorbed + t * heads * hp->kv_rank, q + t * heads * hp->qk_dim,
                           dev->state->scores, dev->state->groups, dev->stream);
-        k3_gpu_mla_values(&mla, dev->state->scores, dev->state->groups, dev->s.z + t * heads * hp->kv_rank,
+        size_t done = t * heads * hp->kv_rank;
+        struct k3_gpu_acts rest = {dev->s.acts.q + done, dev->s.acts.d + done / 32};
+        k3_gpu_mla_values(&mla, dev->state->scores, dev->state->groups, dev->s.z + done, acts ? &rest : NULL,
                           dev->stream);
     }
 }
@@ -107,9 +113,10 @@ void k3_gpu_mla(struct k3_gpu_device *dev, uint32_t layer, bool add, float *out)
                     NULL, dev->stream);
     k3_gpu_mla_store(low, n, width, dev->position, cache, dev->stream);
 
-    k3_gpu_matmul_heads(dev, &w[K3_MLA_K_B], q, hp->qk_dim, n, dev->s.absorbed);
-    attend(dev, cache, q);
-    k3_gpu_matmul_heads(dev, &w[K3_MLA_V_B], dev->s.z, hp->kv_rank, n, o);
+    k3_gpu_matmul_heads(dev, &w[K3_MLA_K_B], q, NULL, hp->qk_dim, n, dev->s.absorbed);
+    attend(dev, cache, q, k3_gpu_acts_for(dev, &w[K3_MLA_V_B]));
+    k3_gpu_matmul_heads(dev, &w[K3_MLA_V_B], dev->s.z, k3_gpu_acts_for(dev, &w[K3_MLA_V_B]), hp->kv_rank, n,
+                        o);
     const struct k3_gpu_acts *acts = k3_gpu_acts_for(dev, &w[K3_ATTN_OUTPUT]);
     if (gated)
         k3_gpu_gate(o, gate, n * heads * hp->v_dim, acts, dev->stream);

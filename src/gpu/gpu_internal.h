@@ -151,9 +151,10 @@ void k3_gpu_matmul_all(struct k3_gpu_device *dev, const struct k3_gpu_target *ta
 void k3_gpu_matmul_add(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w,
                        const struct k3_gpu_input *in, size_t n, const float *plus, float *y);
 
-/* y[t][h] = W[h] x[t][h]: W a stack of a matrix for each head; rows of x, [n][H], are `stride` apart. */
+/* y[t][h] = W[h] x[t][h]: W a stack of a matrix for each head; rows of x, [n][H], are `stride` apart; acts are
+ * x rounded, or NULL. */
 void k3_gpu_matmul_heads(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w, const float *x,
-                         size_t stride, size_t n, float *y);
+                         const struct k3_gpu_acts *acts, size_t stride, size_t n, float *y);
 
 /* ---- sublayers and sessions ---- */
 

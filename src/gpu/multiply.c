@@ -46,15 +46,15 @@ void k3_gpu_matmul_add(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w,
 }
 
 void k3_gpu_matmul_heads(struct k3_gpu_device *dev, const struct k3_gpu_matrix *w, const float *x,
-                         size_t stride, size_t n, float *y)
+                         const struct k3_gpu_acts *acts, size_t stride, size_t n, float *y)
 {
     size_t heads = dev->hp->n_heads;
     if (!w->q8_0.q) {
         k3_gpu_multiply_heads_f32(w->f32, heads, w->rows / heads, w->cols, x, stride, n, y, dev->stream);
         return;
     }
-    k3_gpu_round_q8_0(x, n * heads, w->cols, stride, &dev->s.acts, dev->stream);
-    k3_gpu_multiply_heads_q8_0(&w->q8_0, &dev->s.acts, heads, n, y, dev->stream);
+    if (!acts) k3_gpu_round_q8_0(x, n * heads, w->cols, stride, &dev->s.acts, dev->stream);
+    k3_gpu_multiply_heads_q8_0(&w->q8_0, acts ? acts : &dev->s.acts, heads, n, y, dev->stream);
 }
 
 const struct k3_gpu_acts *k3_gpu_acts_for(const struct k3_gpu_device *dev, const struct k3_gpu_matrix *w)

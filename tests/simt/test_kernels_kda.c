@@ -3,6 +3,7 @@
 
 #include "ops/kda.h"
 #include "ops/vmath.h"
+#include "quant/quant_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,8 +12,26 @@
 
 struct inputs {
     size_t taps, n, heads, dim;
-    bool bounded;
+    bool bounded, low; /* low: alpha is a product, in q8_0 */
 };
+
+/* Gives the kernel low and F_B; alpha becomes their product. */
+static void add_low(struct test_random *r, struct inputs c, struct k3_gpu_kda *kda, float *alpha)
+{
+    size_t width = c.heads * c.dim, stride = k3_act_bytes(K3_ACT_Q8_0, c.dim);
+    float *low = host_floats(r, c.n * c.dim, 1);
+    unsigned char *blocks = host_q8_0(r, width * c.dim / 32), *rounded = host_bytes(c.n * stride);
+    kda->alpha = unwritten("alpha", c.n * width * sizeof *alpha);
+    kda->low = on_device("low", low, c.n * c.dim * sizeof *low);
+    kda->f_b = q8_0_on_device("f_b", blocks, width, c.dim);
+    for (size_t t = 0; t < c.n; t++) k3_round_q8_0(low + t * c.dim, rounded + t * stride, c.dim);
+    struct k3_job job = {.w = k3_matrix_make(K3_TYPE_Q8_0, width, c.dim, blocks),
+                         .acts = {rounded, stride},
+                         .n = c.n,
+                         .y = alpha,
+                         .y_stride = width};
+    k3_multiply(&cpu, &job, 1);
+}
 
 /* On the CPU each of q, k and v has the rows kept from before in front of it. */
 static void check_inputs(struct test_random *r, struct inputs c)
@@ -45,6 +64,7 @@ static void check_inputs(struct test_random *r, struct inputs c)
         last[i] = z;
     }
     kda.history = on_device("history", history, 3 * kept * row + 4);
+    if (c.low) add_low(r, c, &kda, alpha);
     k3_gpu_kda_prepare(&kda, NULL);
     k3_kda_gate(&cpu, alpha, a, dt, c.bounded, -5, n, c.heads, c.dim);
     for (size_t i = 0; i < n * width; i++) alpha[i] = k3_expf(alpha[i]);
@@ -61,15 +81,17 @@ static void inputs_have_the_bits_of_the_cpu(void **state)
 {
     (void)state;
     struct test_random r = {1};
-    check_inputs(&r, (struct inputs){4, 1, 1, 1, true});
-    check_inputs(&r, (struct inputs){4, 5, 3, 33, false});
+    check_inputs(&r, (struct inputs){4, 1, 1, 1, true, false});
+    check_inputs(&r, (struct inputs){4, 5, 3, 33, false, false});
     free_arrays(NULL);
-    check_inputs(&r, (struct inputs){1, 2, 2, 7, true});  /* nothing is kept */
-    check_inputs(&r, (struct inputs){9, 3, 2, 16, true}); /* more is kept than comes */
+    check_inputs(&r, (struct inputs){1, 2, 2, 7, true, false});  /* nothing is kept */
+    check_inputs(&r, (struct inputs){9, 3, 2, 16, true, false}); /* more is kept than comes */
     free_arrays(NULL);
-    check_inputs(&r, (struct inputs){4, 19, 2, 40, true}); /* more tokens than are done together */
+    check_inputs(&r, (struct inputs){4, 19, 2, 40, true, false}); /* more tokens than are done together */
     free_arrays(NULL);
-    check_inputs(&r, (struct inputs){4, 1, 96, 128, true});
+    check_inputs(&r, (struct inputs){4, 1, 96, 128, true, true});
+    free_arrays(NULL);
+    check_inputs(&r, (struct inputs){2, 10, 3, 64, true, true});
 }
 
 /* ---- the recurrence ---- */

@@ -89,8 +89,8 @@ static void check(struct attention a)
     struct k3_gpu_acts acts = rounded(q, n_heads, nope, s.qk);
     k3_gpu_multiply_heads_q8_0(&k_b, &acts, s.heads, a.n, absorbed, NULL);
     k3_gpu_mla_scores(&mla, absorbed, q, scores, groups, NULL);
-    k3_gpu_mla_values(&mla, scores, groups, z, NULL);
-    acts = rounded(z, n_heads, s.rank, s.rank);
+    acts = unwritten_acts(n_heads, s.rank);
+    k3_gpu_mla_values(&mla, scores, groups, z, &acts, NULL);
     k3_gpu_multiply_heads_q8_0(&v_b, &acts, s.heads, a.n, o, NULL);
 
     struct k3_matrix matrix = k3_matrix_make(K3_TYPE_Q8_0, s.heads * s.v, s.rank, a.v_b);
