@@ -8,7 +8,7 @@
 
 /* Times that no byte or operation explains, on a device of 2.3 GHz. Assumed, not measured. */
 #define TRIP   0.7e-6 /* to device memory and back, after the first of a launch */
-#define STEP   3e-9   /* an addition that waits for the one before, fed from shared memory */
+#define STEP   2e-9   /* an addition that waits for the one before, 4 cycles, fed from shared memory */
 #define ONE_SM 100e9  /* bytes a second that one multiprocessor gets from the cache */
 #define TAIL                                                                                                 \
     1e-6 /* at the end of a large product the last blocks of threads are too few for all the memory */
@@ -196,7 +196,7 @@ static void rms_norm(struct walk *w, double rows, double width, bool gated, doub
                                 .chain_s = TRIP + STEP * width / 16});
 }
 
-/* Two tiles of two dots, the softmax, the sum of the sources by one multiprocessor, the norm. The dots of the next mix are
+/* Two tiles of two dots, the softmax, the sum of the sources by one multiprocessor, the norm of what it has at hand. The dots of the next mix are
  * taken beside. */
 static void mix(struct walk *w, bool last)
 {
@@ -213,7 +213,7 @@ static void mix(struct walk *w, bool last)
                              .bytes = row * sources + row * 2 + row * 2 + x_acts(w) + known + next +
                                       F32 * (w->n_bank + 1) + (last ? F32 : 0),
                              .ops = width * (4 * sources + 30),
-                             .chain_s = 3 * TRIP + STEP * (width / 16 * 2 + 200) + row * sources / ONE_SM});
+                             .chain_s = 2 * TRIP + STEP * (width / 16 * 2 + 200) + row * sources / ONE_SM});
 }
 
 /* ---- sublayers ---- */

@@ -18,7 +18,8 @@ struct k3_gpu_work {
     double calls;
     double bytes, key_bytes; /* of device memory, read or written, each once in a launch; or copied */
     double ops, key_ops;     /* instructions of a thread: multiplications, additions, dp4a */
-    double chain_s, key_s;   /* in which few threads work, one step after the other */
+    double chain_s;          /* in which few threads work, one step after the other */
+    double key_s;            /* that a key takes if nothing else bounds */
 };
 
 #define K3_MAX_GPU_WORKS 24

@@ -120,16 +120,27 @@ double k3_predict_gpu_work(const struct k3_machine *m, const struct k3_gpu_work 
     default:
         break;
     }
-    return work->calls * m->launch_s + larger(bytes / m->vram_rate, ops / m->op_rate) + work->chain_s +
-           keys * work->key_s;
+    double work_s = larger(larger(bytes / m->vram_rate, ops / m->op_rate), keys * work->key_s);
+    return work->calls * m->launch_s + work->chain_s + work_s;
 }
 
-double k3_predict_gpu_token(const struct k3_machine *m, const struct k3_cost *cost, double keys)
+static double sum_of_works(const struct k3_machine *m, const struct k3_cost *cost, double keys, bool kernels)
 {
     double seconds = 0;
     for (uint32_t i = 0; i < cost->gpu.n_works; i++)
-        seconds += k3_predict_gpu_work(m, &cost->gpu.works[i], keys);
+        if ((cost->gpu.works[i].kind == K3_GPU_KERNEL) == kernels)
+            seconds += k3_predict_gpu_work(m, &cost->gpu.works[i], keys);
     return seconds;
+}
+
+double k3_predict_gpu_kernels(const struct k3_machine *m, const struct k3_cost *cost, double keys)
+{
+    return sum_of_works(m, cost, keys, true);
+}
+
+double k3_predict_gpu_host(const struct k3_machine *m, const struct k3_cost *cost, double keys)
+{
+    return sum_of_works(m, cost, keys, false);
 }
 
 double k3_predict_gpu_floor(const struct k3_machine *m, const struct k3_cost *cost, double keys)

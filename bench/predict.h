@@ -41,9 +41,10 @@ struct k3_prediction {
 /* Seconds of all calls of a kernel, or of the host, for a token that sees `keys` tokens, itself included. */
 double k3_predict_gpu_work(const struct k3_machine *m, const struct k3_gpu_work *work, double keys);
 
-/* Seconds of all that a token takes on the GPU, and of its memory alone: each dense weight once, as files have it, the KDA
- * state twice, the MLA cache once. */
-double k3_predict_gpu_token(const struct k3_machine *m, const struct k3_cost *cost, double keys);
+/* Seconds of all kernels of a token, of the host's copies and waits, and of the memory alone: each dense weight once, as
+ * files have it, the KDA state twice, the MLA cache once. */
+double k3_predict_gpu_kernels(const struct k3_machine *m, const struct k3_cost *cost, double keys);
+double k3_predict_gpu_host(const struct k3_machine *m, const struct k3_cost *cost, double keys);
 double k3_predict_gpu_floor(const struct k3_machine *m, const struct k3_cost *cost, double keys);
 
 /* A token after `context` others. */

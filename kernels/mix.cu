@@ -120,19 +120,21 @@ K3_KERNEL mix(K3_CONSTANT(float) streams, K3_GLOBAL(float) roots, unsigned n_ban
     k3_sync();
     softmax(dots, roots, t, n_bank, batch, eps, width, scores, powers, prob);
     if (probs && i < n_sources) probs[out * n_sources + i] = prob[i];
+    bool squared = width <= PRODUCTS;
     for (size_t at = i; at < width; at += THREADS) {
         float value = 0;
         for (unsigned j = 0; j < n_sources; j++) value += prob[j] * streams[j * stream_stride + at];
-        y[out * width + at] = n_bank ? value : streams[at];
+        if (n_bank == 0) value = streams[at];
+        if (squared) products[at] = value * value;
+        y[out * width + at] = value;
     }
     if (!norm) return;
-    k3_sync();
     if (q) {
         q = q + out * width;
         d = d + out * width / 32;
     }
     K3_CONSTANT(float) no_gate = {};
-    k3_norm_row(y + out * width, norm, eps, width, no_gate, y + out * width, q, d, products, scores);
+    k3_norm_row(y + out * width, norm, eps, width, no_gate, y + out * width, q, d, squared, products, scores);
 }
 
 extern "C" void k3_gpu_mix(const struct k3_gpu_mixing *m, k3_stream stream)

@@ -13,21 +13,34 @@
 
 #define K3_NORM_TILE 4096u
 
-/* The dot product of a row with itself, to the threads of the first warp. */
-K3_DEVICE float k3_sum_of_squares(K3_GLOBAL(const float) x, size_t width, K3_SHARED_OF(float) squares)
+/* The sum of this lane of the first half warp, and what `count` squares in shared memory add to it. */
+K3_DEVICE float k3_add_squares(float s, K3_SHARED_OF(float) squares, unsigned count)
+{
+    k3_sync();
+    if (threadIdx.x < K3_SUMS) {
+        K3_UNROLL_BY(8)
+        for (unsigned i = threadIdx.x; i < count; i += K3_SUMS) s += squares[i];
+    }
+    k3_sync();
+    return s;
+}
+
+/* The dot product of a row with itself, to the threads of the first warp. If `squared`, the row is not longer than the
+ * squares, which stand there already. */
+K3_DEVICE float k3_sum_of_squares(K3_GLOBAL(const float) x, size_t width, bool squared,
+                                  K3_SHARED_OF(float) squares)
 {
     size_t whole = width - width % K3_SUMS;
     float s = 0;
-    for (size_t tile = 0; tile < whole; tile += K3_NORM_TILE) {
-        unsigned count = (unsigned)(whole - tile < K3_NORM_TILE ? whole - tile : K3_NORM_TILE);
-        for (unsigned i = threadIdx.x; i < count; i += blockDim.x) squares[i] = x[tile + i] * x[tile + i];
-        k3_sync();
-        if (threadIdx.x < K3_SUMS) {
-            K3_UNROLL_BY(8)
-            for (unsigned i = threadIdx.x; i < count; i += K3_SUMS) s += squares[i];
+    if (squared)
+        s = k3_add_squares(s, squares, (unsigned)whole);
+    else
+        for (size_t tile = 0; tile < whole; tile += K3_NORM_TILE) {
+            unsigned count = (unsigned)(whole - tile < K3_NORM_TILE ? whole - tile : K3_NORM_TILE);
+            for (unsigned i = threadIdx.x; i < count; i += blockDim.x)
+                squares[i] = x[tile + i] * x[tile + i];
+            s = k3_add_squares(s, squares, count);
         }
-        k3_sync();
-    }
     if (threadIdx.x >= K3_LANES) return 0;
     s = k3_add_sums(s);
     for (size_t i = whole; i < width; i++) s += x[i] * x[i];
@@ -35,12 +48,13 @@ K3_DEVICE float k3_sum_of_squares(K3_GLOBAL(const float) x, size_t width, K3_SHA
 }
 
 /* One row. y may be x. gate, q and d may be NULL; with q and d the width is a multiple of 32. In shared memory: squares
- * [K3_NORM_TILE], scale [1]. */
+ * [K3_NORM_TILE], or `squared` as above; scale [1]. */
 K3_DEVICE void k3_norm_row(K3_GLOBAL(const float) x, K3_CONSTANT(float) w, float eps, size_t width,
                            K3_CONSTANT(float) gate, K3_GLOBAL(float) y, K3_GLOBAL(int8_t) q,
-                           K3_GLOBAL(float) d, K3_SHARED_OF(float) squares, K3_SHARED_OF(float) scale)
+                           K3_GLOBAL(float) d, bool squared, K3_SHARED_OF(float) squares,
+                           K3_SHARED_OF(float) scale)
 {
-    float sum = k3_sum_of_squares(x, width, squares);
+    float sum = k3_sum_of_squares(x, width, squared, squares);
     if (threadIdx.x == 0) scale[0] = 1.0f / sqrtf(sum / (float)width + eps);
     k3_sync();
     for (size_t i = threadIdx.x; i < width; i += blockDim.x) {

@@ -20,7 +20,7 @@ K3_KERNEL rms_norm(K3_GLOBAL(const float) x, K3_CONSTANT(float) w, float eps, si
         q = q + row * width;
         d = d + row * width / 32;
     }
-    k3_norm_row(x + row * stride, w, eps, width, gate, y + row * stride, q, d, squares, scale);
+    k3_norm_row(x + row * stride, w, eps, width, gate, y + row * stride, q, d, false, squares, scale);
 }
 
 extern "C" void k3_gpu_rms_norm(const float *x, const float *w, float eps, size_t n, size_t width,

@@ -42,6 +42,10 @@ static struct k3_machine workstation(void)
                            .drive_rate = 22e9,
                            .gpu_rate = 125e12,
                            .layer_s = 60e-6,
+                           .launch_s = 1.6e-6,
+                           .transfer_s = 2e-6,
+                           .wait_s = 5e-6,
+                           .op_rate = 25e12,
                            .hits = -1};
     for (int t = 0; t < K3_TYPE_COUNT; t++) {
         m.one[t] = t == K3_TYPE_F32 ? 10e9 : 18.75e9;
@@ -102,10 +106,9 @@ static void a_token_of_k3_is_predicted(void **state)
     check_near("drive", term(&p, "drive"), 0.102443);
     check_near("ram", term(&p, "ram"), 0.225376);
     check_near("experts", term(&p, "experts"), 0.162068);
-    check_near("dense", term(&p, "dense"), 59.5086e9 / 1600e9);
-    check_near("state", term(&p, "state"), 0.000542638);
-    check_near("layers", term(&p, "layers"), 0.00558);
-    double steps = 59.5086e9 / 1600e9 + 0.000542638 + 0.00558;
+    double steps = k3_predict_gpu_kernels(&m, &cost, 1) + 0.000905099;
+    check_near("kernels", term(&p, "dense") + term(&p, "state") + term(&p, "attention") + 0.000905099, steps);
+    check_near("host", term(&p, "host"), 0.000905099);
     check_near("overlapped", p.overlapped_s, steps + 0.225376);
     check_near("sequential", p.sequential_s, steps + 0.102443 + 0.225376);
     assert_string_equal(p.bound, "ram");
@@ -120,9 +123,59 @@ static void a_token_of_k3_is_predicted(void **state)
     m.cores = 16;
     k3_predict_decode(&m, &cost, 0, &p);
     check_near("dense in RAM", term(&p, "dense"), 0.991810);
+    check_near("layers", term(&p, "layers"), 0.00558);
+    check_near("state", term(&p, "state"), 0.0144704);
     assert_string_equal(p.bound, "dense");
     k3_predict_decode(&m, &cost, 1e6, &p);
     check_near("attention", term(&p, "attention"), 1e6 * 2506752.0 / 160e9);
+}
+
+static const struct k3_gpu_work *work(const struct k3_cost *cost, const char *name)
+{
+    for (uint32_t i = 0; i < cost->gpu.n_works; i++)
+        if (strcmp(cost->gpu.works[i].name, name) == 0) return &cost->gpu.works[i];
+    fail_msg("nothing is called %s", name);
+    return NULL;
+}
+
+/* 69 layers of KDA, 24 of MLA, 92 with experts; widths 7168, 12288 and 3584, 96 heads of 128, 400 experts. */
+static void launches_and_bytes_of_k3_are_counted(void **state)
+{
+    (void)state;
+    struct k3_cost cost = cost_of_k3();
+    double calls = 0;
+    for (uint32_t i = 0; i < cost.gpu.n_works; i++)
+        if (cost.gpu.works[i].kind == K3_GPU_KERNEL) calls += cost.gpu.works[i].calls;
+    /* Beside the mixes, in a layer of KDA 5, of MLA 13, with experts 8, in the dense one 3; and rows, mix, head. */
+    check_near("launches", calls, 2 * 93 + 69 * 5 + 24 * 13 + 92 * 8 + 3 + 3);
+    check_near("mix", work(&cost, "mix")->calls, 2 * 93 + 1);
+    check_near("multiply", work(&cost, "multiply")->calls, 2 * 69 + 5 * 24 + 4 * 92 + 2 + 1);
+    check_near("the router", work(&cost, "multiply_row")->bytes, 92 * 4 * (400 * 7168 + 7168 + 400));
+    check_near("KDA", work(&cost, "recur")->bytes, 69 * 4 * (2 * 12288 * 128 + 5 * 12288 + 96));
+    check_near("scores", work(&cost, "scores")->key_bytes, 24 * (2 * 576 + 4 * 96 * (1 + 1 / 64.0)));
+    check_near("from the host", work(&cost, "put")->bytes, 92 * 4 * 3584 + 4 + 4);
+    check_near("to the host", work(&cost, "get")->bytes, 92 * 4 * (3584 + 32) + 4 * 163840);
+    /* All weights but the table of tokens and the f32 ones, 34 bytes for 32. */
+    double weights = cost.dense_weights[K3_TYPE_Q8_0] * 34 / 32;
+    assert_true(work(&cost, "multiply")->bytes > weights && work(&cost, "multiply")->bytes < 1.002 * weights);
+}
+
+static void a_gpu_takes_little_more_than_its_memory(void **state)
+{
+    (void)state;
+    struct k3_cost cost = cost_of_k3();
+    struct k3_machine m = workstation();
+    check_near("memory", k3_predict_gpu_floor(&m, &cost, 1), (59.5086e9 + 2 * 0.434e9) / 1600e9);
+    for (m.vram_rate = 1600e9; m.vram_rate <= 1800e9; m.vram_rate += 100e9) {
+        double times = k3_predict_gpu_kernels(&m, &cost, 1) / k3_predict_gpu_floor(&m, &cost, 1);
+        if (times > 1.15)
+            fail_msg("%g GB/s: the kernels take %g times what memory does", m.vram_rate / 1e9, times);
+    }
+    /* One kernel by hand: SiTU of 33792 and 92 x 6144 values, 13.125 bytes and 60 instructions each. */
+    const struct k3_gpu_work *situ = work(&cost, "situ");
+    double values = 33792 + 92 * 6144;
+    check_near("situ", k3_predict_gpu_work(&m, situ, 1), 93 * 1.6e-6 + values * 13.125 / m.vram_rate);
+    check_near("situ's instructions", situ->ops, 60 * values);
 }
 
 /* A model of round numbers: 4 experts of 1e6 bytes and 1e6 weights in the one layer, 2 a token; 1e7 dense. */
@@ -200,6 +253,8 @@ int main(void)
         cmocka_unit_test(the_parameters_of_k3_are_those_published),
         cmocka_unit_test(a_file_costs_what_its_tensors_hold),
         cmocka_unit_test(a_token_of_k3_is_predicted),
+        cmocka_unit_test(launches_and_bytes_of_k3_are_counted),
+        cmocka_unit_test(a_gpu_takes_little_more_than_its_memory),
         cmocka_unit_test(a_prefill_of_round_numbers_is_predicted),
         cmocka_unit_test(curves_rise_from_nothing_to_all),
     };

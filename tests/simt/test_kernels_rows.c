@@ -136,6 +136,8 @@ static void mixes_have_the_bits_of_the_cpu(void **state)
     check_mixes(&r, 12, 96); /* more dots than are done together */
     free_arrays(NULL);
     check_mixes(&r, 1, 1024 + 40); /* more than a tile */
+    free_arrays(NULL);
+    check_mixes(&r, 1, 10400 + 48); /* a row that shared memory does not hold */
 }
 
 static void mixes_at_the_dimensions_of_k3(void **state)

@@ -555,6 +555,9 @@ test_a_machine_is_predicted() {
         json_is 0.5 "$work/model.json" 0 hits && json_is '"prefill"' "$work/model.json" 1 verb || return
     expect 0 k3bench kernels --types iq1_m --columns 1 -t 1 -r 1 --streamed 1M --json && mv "$work/out" "$work/k.json" &&
         expect 0 k3bench model-of --kernels "$work/k.json" --layers 4 && says '4 layers' || return
+    expect 0 k3bench model-of --gpu-table && says 'times its memory alone' && says 'multiply_row       92' || return
+    expect 0 k3bench model-of --gpu-table --json && mv "$work/out" "$work/gpu.json" &&
+        json_is '"gpu"' "$work/gpu.json" 2 verb && refuses "not into CSV" k3bench model-of --gpu-table --csv || return
     refuses "has no rates of iq1_m" k3bench model-of --kernels "$work/model.json" &&
         refuses "--hits is a share" k3bench model-of --hits 1 && refuses "not shares" k3bench model-of --ram 5%
 }
