@@ -15,12 +15,13 @@
 #include "round.h"
 
 #define THREADS K3_GPU_MAX_KDA_DIM
-#define TOKENS  (THREADS / K3_SUMS) /* so that each half warp has one, and the taps reach into one block before */
+#define TOKENS                                                                                               \
+    (THREADS / K3_SUMS) /* so that each half warp has one, and the taps reach into one block before */
 #define VALUES  (TOKENS * THREADS)
 #define STREAMS 3u
 
-#define WORDS   (THREADS / 4)
-#define SCALES  (THREADS / 32)
+#define WORDS  (THREADS / 4)
+#define SCALES (THREADS / 32)
 
 enum { Q, K, V, DECAY, PARTS };
 
@@ -85,8 +86,8 @@ K3_DEVICE int together(int8_t byte)
 }
 
 /* Row c of F_B times one token's low, `dim` values, which all threads round into shared memory. */
-K3_DEVICE float low_product(K3_CONSTANT(float) low, K3_CONSTANT(int4) q, K3_CONSTANT(uint16_t) d, unsigned dim,
-                            size_t c, K3_SHARED_OF(int) words, K3_SHARED_OF(float) scales)
+K3_DEVICE float low_product(K3_CONSTANT(float) low, K3_CONSTANT(int4) q, K3_CONSTANT(uint16_t) d,
+                            unsigned dim, size_t c, K3_SHARED_OF(int) words, K3_SHARED_OF(float) scales)
 {
     unsigned i = threadIdx.x, n_blocks = dim / 32;
     float scale, sum = 0;
@@ -111,8 +112,8 @@ K3_DEVICE float low_product(K3_CONSTANT(float) low, K3_CONSTANT(int4) q, K3_CONS
 K3_KERNEL prepare(K3_CONSTANTS(float, STREAMS) z, K3_CONSTANTS(float, STREAMS) taps,
                   K3_GLOBALS(float, STREAMS) u, K3_GLOBAL(float) history, K3_GLOBAL(float) alpha,
                   K3_GLOBAL(float) beta, K3_CONSTANT(float) low, K3_CONSTANT(int4) f_b_q,
-                  K3_CONSTANT(uint16_t) f_b_d, K3_CONSTANT(float) a, K3_CONSTANT(float) dt, int bounded, float floor,
-                  shape s)
+                  K3_CONSTANT(uint16_t) f_b_d, K3_CONSTANT(float) a, K3_CONSTANT(float) dt, int bounded,
+                  float floor, shape s)
 {
     K3_SHARED(float, values, VALUES);
     K3_SHARED(float, factors, TOKENS);
@@ -158,6 +159,6 @@ extern "C" void k3_gpu_kda_prepare(const struct k3_gpu_kda *k, k3_stream stream)
     shape s = {k->n, k->n_heads * k->dim, (unsigned)k->dim, (unsigned)k->n_taps, 1.0f / sqrtf((float)k->dim)};
     dim3 blocks((unsigned)k->n_heads, (unsigned)((k->n + TOKENS - 1) / TOKENS), PARTS);
     K3_LAUNCH(prepare, blocks, THREADS, stream, z, taps, u, k->history, k->alpha, k->beta, k->low,
-              k->low ? (const int4 *)k->f_b.q : NULL, k->low ? k->f_b.d : NULL, k->a, k->dt,
-              k->bounded, k->floor, s);
+              k->low ? (const int4 *)k->f_b.q : NULL, k->low ? k->f_b.d : NULL, k->a, k->dt, k->bounded,
+              k->floor, s);
 }

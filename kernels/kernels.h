@@ -151,7 +151,7 @@ struct k3_gpu_kda {
     float *alpha;           /* [n][n_heads * dim]; only written if low is not NULL */
     const float *low;       /* [n][dim], or NULL: alpha is f_b low then, rounded, and dim a multiple of 32 */
     struct k3_gpu_q8_0 f_b; /* [n_heads * dim][dim] */
-    float *beta;  /* [n][n_heads] */
+    float *beta;            /* [n][n_heads] */
     const float *a, *dt;
     int bounded;
     float floor;

@@ -186,7 +186,8 @@ K3_DEVICE void bring(step &s, view from, size_t first)
     for (unsigned j = 0; j < MY_SCORES; j++) {
         unsigned i = j * THREADS + threadIdx.x;
         size_t key = first + i % STEP;
-        s.scores[j] = key < from.seen && i / STEP < from.heads ? from.scores[i / STEP * from.n_keys + key] : 0;
+        s.scores[j] =
+            key < from.seen && i / STEP < from.heads ? from.scores[i / STEP * from.n_keys + key] : 0;
     }
 }
 
@@ -230,8 +231,7 @@ K3_KERNEL values(K3_CONSTANT(float) scores, K3_CONSTANT(float) groups, K3_CONSTA
                 z[h] *= rescale;
             }
             K3_UNROLL_BY(8)
-            for (unsigned k = (unsigned)(begin - first); k < (unsigned)(begin - first) + count; k++)
-                K3_UNROLL
+            for (unsigned k = (unsigned)(begin - first); k < (unsigned)(begin - first) + count; k++) K3_UNROLL
             for (unsigned h = 0; h < 2; h++)
                 z[h] += weights[k * ALL_HEADS + mine + h] * keys[k * LANES + lane];
         }

@@ -15,7 +15,7 @@
 #define FEW_ROWS 4096u
 
 K3_KERNEL multiply_rows(K3_CONSTANT(float) w, size_t rows, size_t cols, K3_CONSTANT(float) x, size_t stride,
-                   K3_GLOBAL(float) y)
+                        K3_GLOBAL(float) y)
 {
     size_t row = (size_t)blockIdx.x * ROWS + threadIdx.x / K3_SUMS, head = blockIdx.z;
     size_t at = (size_t)blockIdx.y * gridDim.z + head; /* the row of x */
@@ -54,11 +54,11 @@ extern "C" void k3_gpu_multiply_heads_f32(const float *w, size_t n_heads, size_t
                                           const float *x, size_t stride, size_t n, float *y, k3_stream stream)
 {
     if (rows * n_heads * n <= FEW_ROWS)
-        K3_LAUNCH(multiply_row, dim3((unsigned)rows, (unsigned)n, (unsigned)n_heads), THREADS, stream, w, rows,
-                  cols, x, stride, y);
+        K3_LAUNCH(multiply_row, dim3((unsigned)rows, (unsigned)n, (unsigned)n_heads), THREADS, stream, w,
+                  rows, cols, x, stride, y);
     else
-        K3_LAUNCH(multiply_rows, dim3((unsigned)((rows + ROWS - 1) / ROWS), (unsigned)n, (unsigned)n_heads), THREADS,
-                  stream, w, rows, cols, x, stride, y);
+        K3_LAUNCH(multiply_rows, dim3((unsigned)((rows + ROWS - 1) / ROWS), (unsigned)n, (unsigned)n_heads),
+                  THREADS, stream, w, rows, cols, x, stride, y);
 }
 
 extern "C" void k3_gpu_multiply_f32(const float *w, size_t rows, size_t cols, const float *x, size_t n,

@@ -15,11 +15,13 @@
 #include "dots.h"
 #include "kernels.h"
 
-#define THREADS     128u
-#define WARPS       (THREADS / K3_LANES)
-#define ROWS        8u
-#define TERMS       256u        /* of a row in shared memory, over all columns */
-#define STRIP       (K3_LANES / 2) /* blocks that a warp takes at a time; those of a few are loaded before the first is used */
+#define THREADS 128u
+#define WARPS   (THREADS / K3_LANES)
+#define ROWS    8u
+#define TERMS   256u /* of a row in shared memory, over all columns */
+#define STRIP                                                                                                \
+    (K3_LANES /                                                                                              \
+     2) /* blocks that a warp takes at a time; those of a few are loaded before the first is used */
 #define STRIDE      (TERMS + 1) /* odd: the rows begin in different banks */
 #define ALL_TERMS   (ROWS * STRIDE)
 #define MAX_COLUMNS 8
@@ -67,8 +69,10 @@ K3_KERNEL multiply(K3_CONSTANTS(int4, PRODUCTS) qs, K3_CONSTANTS(uint16_t, PRODU
                 float dw[strips];
                 K3_UNROLL
                 for (unsigned j = 0; j < strips; j++) {
-                    unsigned b = first + j * STRIP + lane / 2; /* after the last one: a term that nothing adds */
-                    size_t at = (head * n_rows + first_row + r) * n_blocks + tile + (b < count ? b : count - 1);
+                    unsigned b =
+                        first + j * STRIP + lane / 2; /* after the last one: a term that nothing adds */
+                    size_t at =
+                        (head * n_rows + first_row + r) * n_blocks + tile + (b < count ? b : count - 1);
                     weights[j] = q[2 * at + half];
                     dw[j] = k3_widen(d[at]);
                 }
@@ -119,13 +123,17 @@ static void multiply_few(const struct k3_gpu_product *products, size_t n_product
     const int4 *xq = (const int4 *)acts->q;
     unsigned columns = (unsigned)n;
     if (n == 1)
-        K3_LAUNCH(multiply<1>, blocks, THREADS, stream, q, d, all, n_blocks, xq, acts->d, columns, add, plus, y);
+        K3_LAUNCH(multiply<1>, blocks, THREADS, stream, q, d, all, n_blocks, xq, acts->d, columns, add, plus,
+                  y);
     else if (n == 2)
-        K3_LAUNCH(multiply<2>, blocks, THREADS, stream, q, d, all, n_blocks, xq, acts->d, columns, add, plus, y);
+        K3_LAUNCH(multiply<2>, blocks, THREADS, stream, q, d, all, n_blocks, xq, acts->d, columns, add, plus,
+                  y);
     else if (n <= 4)
-        K3_LAUNCH(multiply<4>, blocks, THREADS, stream, q, d, all, n_blocks, xq, acts->d, columns, add, plus, y);
+        K3_LAUNCH(multiply<4>, blocks, THREADS, stream, q, d, all, n_blocks, xq, acts->d, columns, add, plus,
+                  y);
     else
-        K3_LAUNCH(multiply<8>, blocks, THREADS, stream, q, d, all, n_blocks, xq, acts->d, columns, add, plus, y);
+        K3_LAUNCH(multiply<8>, blocks, THREADS, stream, q, d, all, n_blocks, xq, acts->d, columns, add, plus,
+                  y);
 }
 
 extern "C" void k3_gpu_multiply_all_q8_0(const struct k3_gpu_product *products, size_t n_products,

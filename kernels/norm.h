@@ -37,8 +37,7 @@ K3_DEVICE float k3_sum_of_squares(K3_GLOBAL(const float) x, size_t width, bool s
     else
         for (size_t tile = 0; tile < whole; tile += K3_NORM_TILE) {
             unsigned count = (unsigned)(whole - tile < K3_NORM_TILE ? whole - tile : K3_NORM_TILE);
-            for (unsigned i = threadIdx.x; i < count; i += blockDim.x)
-                squares[i] = x[tile + i] * x[tile + i];
+            for (unsigned i = threadIdx.x; i < count; i += blockDim.x) squares[i] = x[tile + i] * x[tile + i];
             s = k3_add_squares(s, squares, count);
         }
     if (threadIdx.x >= K3_LANES) return 0;
