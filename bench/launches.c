@@ -242,8 +242,7 @@ static void kda(struct walk *w)
     rms_norm(w, heads, dim, true, rounded ? ACT * wide : 0);
 }
 
-/* The scores of a key: loads of the queries from shared memory are as many as multiplications, and bound both. Values:
- * 128 keys take a trip. */
+/* The scores of a key: queries are loaded from shared memory half as often as multiplied. Values: 128 keys take a trip. */
 static void attend(struct walk *w)
 {
     const struct k3_hparams *hp = w->hp;
@@ -251,7 +250,7 @@ static void attend(struct walk *w)
     add(w, (struct k3_gpu_work){.name = SCORES,
                                 .bytes = F32 * heads * width,
                                 .key_bytes = 2 * width + F32 * heads * (1 + 1 / GROUP),
-                                .key_ops = 4 * heads * width,
+                                .key_ops = 3 * heads * width,
                                 .chain_s = 16 * STEP * width / 16});
     add(w, (struct k3_gpu_work){.name = WEIGH,
                                 .key_bytes = F32 * heads * (2 + 3 / GROUP),

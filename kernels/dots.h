@@ -42,20 +42,32 @@ template <unsigned N> struct k3_lanes_row {
     float at[N];
 };
 
-/* The dot product of n elements of x and a row, to all lanes of the half warp. */
-template <unsigned N, typename X> K3_DEVICE float k3_dot_with_row(X x, const k3_lanes_row<N> &row, unsigned n)
+/* The dot products of n elements of x and each of M rows, to all lanes of the half warp: x, which may be in shared memory, is
+ * loaded once for all of them. */
+template <unsigned N, unsigned M, typename X>
+K3_DEVICE void k3_dots_with_rows(X x, const k3_lanes_row<N> (&rows)[M], unsigned n, float (&dots)[M])
 {
     unsigned lane = threadIdx.x % K3_SUMS, whole = n / K3_SUMS, rest = n % K3_SUMS;
-    float s = 0, last = 0;
+    float last[M] = {};
+    K3_UNROLL
+    for (unsigned m = 0; m < M; m++) dots[m] = 0;
     K3_UNROLL
     for (unsigned j = 0; j < N; j++) {
-        if (j < whole) s += x[j * K3_SUMS + lane] * row.at[j];
-        if (j == whole && lane < rest) last = x[j * K3_SUMS + lane] * row.at[j];
+        if (j > whole || (j == whole && lane >= rest)) continue;
+        float value = x[j * K3_SUMS + lane];
+        K3_UNROLL
+        for (unsigned m = 0; m < M; m++)
+            if (j < whole)
+                dots[m] += value * rows[m].at[j];
+            else
+                last[m] = value * rows[m].at[j];
     }
-    s = k3_add_sums(s);
-    for (unsigned l = 0; l < rest; l++)
-        s += k3_shuffle(K3_ALL_LANES, last, threadIdx.x % K3_LANES / K3_SUMS * K3_SUMS + l);
-    return s;
+    K3_UNROLL
+    for (unsigned m = 0; m < M; m++) {
+        dots[m] = k3_add_sums(dots[m]);
+        for (unsigned l = 0; l < rest; l++)
+            dots[m] += k3_shuffle(K3_ALL_LANES, last[m], threadIdx.x % K3_LANES / K3_SUMS * K3_SUMS + l);
+    }
 }
 
 #endif

@@ -8,7 +8,7 @@
  * MAPPING.
  *   store   one thread for each value
  *   scores  a block of threads for a group of keys, a token and HEADS heads, whose queries are in shared memory. A half
- *           warp keeps a key in registers and takes the dot with each of them; then one takes the largest of a head. The
+ *           warp keeps two keys in registers and takes the dots with each of them; then one takes the largest of a head. The
  *           heads come first in the grid, so that those of the same keys find them in the cache
  *   weigh   a block of threads for GROUPS groups, a token and a head. The largest score until then is that of the groups
  *           until then, whatever the order; so groups, which half warps take, do not wait for each other
@@ -16,7 +16,7 @@
  *           thread. STEP keys of c and their weights are in shared memory, while those of the next step are on their way to
  *           registers. This is the chain: for an element of z it goes from the first key to the last
  * So of all that grows with the context only one multiplication and addition a key are one after the other, with 192 blocks
- * of threads for a token of K3: some 0.2 ms for 262,144 keys if the chain alone bound.
+ * of threads for a token of K3: some 0.5 ms for 262,144 keys if the chain alone bound.
  * COST. A key is 2 * width bytes, from memory once for scores and once for values, and from the cache for the other heads. A
  * head and a key take width + kv_rank multiplications and additions and one exp; 8 bytes of its scores are written and read.
  * Bound, on paper: for a short context latency; for a long one, of one token, shared memory for scores and the way to the
@@ -32,6 +32,7 @@
 #define ROW       (K3_GPU_MAX_MLA_WIDTH / K3_SUMS)
 #define QUERIES   (HEADS * K3_GPU_MAX_MLA_WIDTH)
 #define TILE      (HEADS * KEYS)
+#define PAIR      2u  /* keys that a half warp has in registers */
 #define GROUPS    16u /* of a block of threads in weigh */
 #define LANES     K3_LANES
 #define WARPS     (THREADS / LANES)
@@ -95,18 +96,28 @@ K3_KERNEL scores(K3_CONSTANT(float) absorbed, K3_CONSTANT(float) q, K3_CONSTANT(
             at < rank ? absorbed[head * rank + at] : q[head * qk_dim + (qk_dim - pe_dim) + (at - rank)];
     }
     k3_sync();
-    for (unsigned k = threadIdx.x / K3_SUMS; k < KEYS; k += HALVES) {
-        size_t key = first_key + k;
-        k3_lanes_row<ROW> row;
+    for (unsigned first = threadIdx.x / K3_SUMS; first < KEYS; first += PAIR * HALVES) {
+        k3_lanes_row<ROW> rows[PAIR];
         K3_UNROLL
-        for (unsigned j = 0; j < ROW; j++) {
-            unsigned i = j * K3_SUMS + lane;
-            row.at[j] = key < seen && i < width ? k3_widen(cache[key * width + i]) : 0;
+        for (unsigned p = 0; p < PAIR; p++) {
+            size_t key = first_key + first + p * HALVES;
+            K3_UNROLL
+            for (unsigned j = 0; j < ROW; j++) {
+                unsigned i = j * K3_SUMS + lane;
+                rows[p].at[j] = key < seen && i < width ? k3_widen(cache[key * width + i]) : 0;
+            }
         }
         for (unsigned h = 0; h < heads; h++) {
-            float score = k3_dot_with_row(queries + h * width, row, width) * scale;
-            if (lane == 0) tile[h * KEYS + k] = key < seen ? score : -INFINITY;
-            if (key < seen && lane == 0) out[(t * n_heads + first_head + h) * n_keys + key] = score;
+            float dots[PAIR];
+            k3_dots_with_rows(queries + h * width, rows, width, dots);
+            K3_UNROLL
+            for (unsigned p = 0; lane == 0 && p < PAIR; p++) {
+                unsigned k = first + p * HALVES;
+                float score = dots[p] * scale;
+                tile[h * KEYS + k] = first_key + k < seen ? score : -INFINITY;
+                if (first_key + k < seen)
+                    out[(t * n_heads + first_head + h) * n_keys + first_key + k] = score;
+            }
         }
     }
     k3_sync();
