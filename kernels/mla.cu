@@ -42,7 +42,6 @@
 #define MY_SCORES (STEP * ALL_HEADS / THREADS)
 #define VALUES    (STEP * LANES)
 #define WEIGHTS   (STEP * ALL_HEADS)
-#define SUMS      (2 * ALL_HEADS)
 
 /* What stands beside the scores of a token and head with n groups: [n] each. */
 struct group_rows {

@@ -69,6 +69,7 @@ k3_status k3_gpu_check(const struct k3_plan *plan, struct k3_error *err)
         uint32_t value, most;
     } limits[] = {
         {"KDA heads", hp->kda_dim, K3_GPU_MAX_KDA_DIM},
+        {"KDA convolutions", hp->conv_taps, K3_GPU_MAX_KDA_TAPS},
         {"rows of the MLA cache", hp->kv_rank + hp->pe_dim, K3_GPU_MAX_MLA_WIDTH},
         {"router rows", hp->n_experts, K3_GPU_MAX_EXPERTS},
     };
