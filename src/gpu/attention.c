@@ -29,7 +29,8 @@ void k3_gpu_kda(struct k3_gpu_device *dev, uint32_t layer, float *out)
     float **rows = dev->s.wide, *zq = rows[0], *zk = rows[1], *zv = rows[2];
     /* Each array takes the place of one that is not needed any more. */
     float *q = rows[3], *k = zq, *v = zk, *o = zv, *alpha = rows[4], *gate = rows[5];
-    float *state = dev->state->recurrent + k3_gpu_recurrent_place(hp, layer), *history = state + wide * dim;
+    float *state = dev->state->recurrent + k3_gpu_recurrent_place(hp, dev->share, layer),
+          *history = state + wide * dim;
     size_t kept = (hp->conv_taps - 1) * wide;
     k3_stream stream = dev->stream;
 

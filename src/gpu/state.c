@@ -7,7 +7,6 @@
 struct k3_saved_state {
     struct k3_gpu_device *device;
     size_t n_tokens;
-    bool cache;
     struct k3_gpu_arrays arrays;
     float *recurrent;
     uint16_t **caches; /* [n_layers] as in k3_state, n_tokens rows each; NULL without cache */
@@ -18,32 +17,46 @@ static size_t width_of(const struct k3_hparams *hp)
     return (size_t)hp->kv_rank + hp->pe_dim;
 }
 
-size_t k3_gpu_recurrent_floats(const struct k3_hparams *hp)
+/* Whether the attention of a layer is here and is of that kind. */
+static bool has(const struct k3_hparams *hp, const struct k3_share *share, uint32_t layer, bool is_mla)
+{
+    return k3_share_has(share, k3_attention_group(layer)) && hp->is_mla[layer] == is_mla;
+}
+
+static size_t recurrent_floats(const struct k3_hparams *hp)
 {
     size_t dim = hp->kda_dim, wide = (size_t)hp->n_heads * dim;
     return wide * dim + 3 * (hp->conv_taps - 1) * wide;
 }
 
-size_t k3_gpu_recurrent_place(const struct k3_hparams *hp, uint32_t layer)
+size_t k3_gpu_recurrent_place(const struct k3_hparams *hp, const struct k3_share *share, uint32_t layer)
 {
     size_t index = 0;
-    for (uint32_t i = 0; i < layer; i++) index += !hp->is_mla[i];
-    return index * k3_gpu_recurrent_floats(hp);
+    for (uint32_t i = 0; i < layer; i++) index += has(hp, share, i, false);
+    return index * recurrent_floats(hp);
 }
 
-void k3_gpu_state_sizes(const struct k3_hparams *hp, struct k3_gpu_sizes *sizes)
+static size_t score_floats(const struct k3_hparams *hp, const struct k3_share *share)
 {
-    sizes->state = k3_gpu_recurrent_place(hp, hp->n_layers) * sizeof(float);
-    sizes->token = (uint64_t)K3_GPU_SCORES * hp->n_heads * sizeof(float);
     for (uint32_t i = 0; i < hp->n_layers; i++)
-        if (hp->is_mla[i]) sizes->token += width_of(hp) * sizeof(uint16_t);
+        if (has(hp, share, i, true)) return (size_t)K3_GPU_SCORES * hp->n_heads;
+    return 0;
 }
 
-static uint16_t **cache_arrays(struct k3_gpu_arrays *arrays, const struct k3_hparams *hp, size_t n_tokens)
+void k3_gpu_state_sizes(const struct k3_hparams *hp, const struct k3_share *share, struct k3_gpu_sizes *sizes)
 {
+    sizes->state = k3_gpu_recurrent_place(hp, share, hp->n_layers) * sizeof(float);
+    sizes->token = score_floats(hp, share) * sizeof(float);
+    for (uint32_t i = 0; i < hp->n_layers; i++)
+        if (has(hp, share, i, true)) sizes->token += width_of(hp) * sizeof(uint16_t);
+}
+
+static uint16_t **cache_arrays(struct k3_gpu_arrays *arrays, const struct k3_gpu_device *dev, size_t n_tokens)
+{
+    const struct k3_hparams *hp = dev->hp;
     uint16_t **caches = calloc(hp->n_layers, sizeof *caches);
     for (uint32_t i = 0; caches && i < hp->n_layers; i++)
-        if (hp->is_mla[i])
+        if (has(hp, dev->share, i, true))
             caches[i] = k3_gpu_array(arrays, "MLA cache", n_tokens * width_of(hp), sizeof **caches);
     return caches;
 }
@@ -57,11 +70,10 @@ k3_status k3_gpu_state_create(struct k3_device *base, size_t max_tokens, struct 
     if (!state) return k3_fail_memory(err, "a session", sizeof *state);
     k3_gpu_select(dev->gpu.index);
     *state = (struct k3_state){.device = dev, .max_tokens = max_tokens, .arrays = {.allocate = true}};
-    state->recurrent =
-        k3_gpu_array(&state->arrays, "KDA state", k3_gpu_recurrent_place(hp, hp->n_layers), sizeof(float));
+    state->recurrent = k3_gpu_array(&state->arrays, "KDA state", dev->sizes.state, 1);
     state->scores =
-        k3_gpu_array(&state->arrays, "MLA scores", max_tokens * K3_GPU_SCORES * hp->n_heads, sizeof(float));
-    state->caches = cache_arrays(&state->arrays, hp, max_tokens);
+        k3_gpu_array(&state->arrays, "MLA scores", max_tokens * score_floats(hp, dev->share), sizeof(float));
+    state->caches = cache_arrays(&state->arrays, dev, max_tokens);
     k3_status status = state->caches ? k3_gpu_arrays_check(&state->arrays, err)
                                      : k3_fail_memory(err, "a session", hp->n_layers * sizeof(void *));
     if (status != K3_OK) {
@@ -97,11 +109,10 @@ k3_status k3_gpu_state_save(const struct k3_state *state, size_t n_tokens, bool 
     struct k3_saved_state *saved = calloc(1, sizeof *saved);
     if (!saved) return k3_fail_memory(err, "a copy of a session", sizeof *saved);
     k3_gpu_select(dev->gpu.index);
-    *saved = (struct k3_saved_state){
-        .device = dev, .n_tokens = n_tokens, .cache = cache, .arrays = {.allocate = true}};
+    *saved = (struct k3_saved_state){.device = dev, .n_tokens = n_tokens, .arrays = {.allocate = true}};
     saved->recurrent = k3_gpu_array(&saved->arrays, "a copy of KDA state", dev->sizes.state, 1);
     k3_status status = K3_OK;
-    if (cache && !(saved->caches = cache_arrays(&saved->arrays, hp, n_tokens)))
+    if (cache && !(saved->caches = cache_arrays(&saved->arrays, dev, n_tokens)))
         status = k3_fail_memory(err, "a copy of a session", hp->n_layers * sizeof(void *));
     if (status == K3_OK) status = k3_gpu_arrays_check(&saved->arrays, err);
     if (status != K3_OK) {
@@ -136,11 +147,4 @@ void k3_gpu_saved_free(struct k3_saved_state *saved)
     k3_gpu_arrays_free(&saved->arrays);
     free(saved->caches);
     free(saved);
-}
-
-/* As a session's tokens are counted, though a copy has no scores. */
-uint64_t k3_gpu_saved_bytes(const struct k3_saved_state *saved)
-{
-    const struct k3_gpu_sizes *sizes = &saved->device->sizes;
-    return sizes->state + (saved->cache ? saved->n_tokens * sizes->token : 0);
 }
