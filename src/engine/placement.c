@@ -11,7 +11,7 @@
 /* Of what is free in a GPU's memory; the rest is for what its driver takes, and for other programs. */
 #define VRAM_PERCENT 95
 
-/* Where not everything fits, activations take at most this part of a GPU's memory, if batches can be made so small. */
+/* Activations take at most this part of a GPU's memory, if batches can be made so small. */
 #define SCRATCH_PART 4
 
 struct choice {
@@ -91,7 +91,7 @@ static void drop_unsupported(struct choice *c, struct k3_error *why)
     }
 }
 
-/* The batch to leave room for where not everything fits: the usual one, unless it takes too much from the weights. */
+/* The batch to leave room for: the usual one, unless it takes too much from the weights. */
 static uint32_t batch_beside(const struct choice *c)
 {
     uint32_t batch = K3_USUAL_BATCH;
@@ -103,10 +103,9 @@ static uint32_t batch_beside(const struct choice *c)
 }
 
 /* Puts on the GPU what fits. Returns bytes that would do if nothing does. */
-static uint64_t fill(const struct choice *c, struct k3_share *share)
+static uint64_t fill(const struct choice *c, uint32_t batch, struct k3_share *share)
 {
     uint64_t least = UINT64_MAX;
-    uint32_t batch = batch_beside(c);
     for (uint32_t group = k3_head_group(c->n_layers); group > K3_EMBEDDING_GROUP; group--) {
         if (!c->wanted.has[group]) continue;
         share->has[group] = true;
@@ -133,13 +132,14 @@ static k3_status choose_freely(struct choice *c, struct k3_error *why, struct k3
     struct k3_share *share = &c->placement->on_gpu;
     drop_unsupported(c, why);
     if (!k3_share_count(&c->wanted, c->n_layers)) return K3_OK;
-    uint64_t all = need(c, &c->wanted, K3_LEAST_BATCH);
+    uint32_t batch = batch_beside(c);
+    uint64_t all = need(c, &c->wanted, batch);
     if (all <= c->placement->vram_limit) {
         *share = c->wanted;
         return K3_OK;
     }
     fail_room(c, all, "the whole dense model", why);
-    uint64_t least = fill(c, share);
+    uint64_t least = fill(c, batch, share);
     bool limited = c->options->vram || c->options->vram_percent > 0;
     if (k3_share_count(share, c->n_layers) || !limited) return K3_OK;
     return fail_room(c, least, "the least part of the model", err);
