@@ -76,7 +76,7 @@ enum k3_direct {
     K3_DIRECT_OFF,
 };
 
-#define K3_LAYERS_MAX 256
+#define K3_SHARE_TEXT_MAX 256 /* bytes of the words for a part of the layers; more is cut */
 
 /* How memory is used, in bytes. */
 struct k3_memory_plan {
@@ -100,7 +100,7 @@ struct k3_memory_plan {
     uint64_t vram_dense, vram_scratch, vram_sessions;
 
     /* Which layers the GPU has, and which the processor, in words as gpu_layers takes them; "" for none. */
-    char on_gpu[K3_LAYERS_MAX], on_host[K3_LAYERS_MAX];
+    char on_gpu[K3_SHARE_TEXT_MAX], on_host[K3_SHARE_TEXT_MAX];
 };
 
 /* Whether experts of the next layer are guessed, and read before they are asked for. */
@@ -127,8 +127,8 @@ struct k3_model_options {
      *                   "embedding", the table of tokens; "head"
      * An error if it does not fit, or has tensors for which the GPU has no kernels. */
     const char *gpu_layers;
-    uint64_t vram;        /* bytes of the GPU's memory to stay below; 0: see vram_percent */
-    float vram_percent;   /* the same, as a part of all of it; 0: most of what is free */
+    uint64_t vram;      /* bytes of the GPU's memory to stay below; 0: see vram_percent */
+    float vram_percent; /* the same, as a part of all of it; 0: most of what is free */
     bool exact;  /* reference arithmetic: activations and cache in f32. Slower; the default rounds activations to 8
                     bits where the weights are quantised, and the MLA cache to f16 */
     uint64_t ram;         /* bytes of host memory to stay below; 0: chosen */

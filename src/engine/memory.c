@@ -73,12 +73,13 @@ static uint64_t rest(uint64_t all, uint64_t taken)
     return all > taken ? all - taken : 0;
 }
 
-/* The largest power of two that fits in one memory, and not more than the model was made for. */
-static uint32_t choose_context(const struct k3_hparams *hp, uint64_t room, uint64_t token_bytes)
+/* The largest power of two that fits in the room one memory has for sessions, and not more than the model was made for. */
+static uint32_t choose_context(const struct k3_hparams *hp, uint64_t room, uint64_t state, uint64_t token)
 {
     uint32_t made_for = hp->context_length ? hp->context_length : UINT32_MAX, context = K3_LEAST_CONTEXT;
-    while (context < made_for && context <= UINT32_MAX / 2 &&
-           2 * (uint64_t)context * token_bytes <= room / CONTEXT_PART)
+    uint64_t left = rest(room, k3_sessions_bytes(state, token, 0)), most = room / CONTEXT_PART;
+    if (left < most) most = left;
+    while (context < made_for && context <= UINT32_MAX / 2 && 2 * (uint64_t)context * token <= most)
         context *= 2;
     return context < made_for ? context : made_for;
 }
@@ -86,8 +87,9 @@ static uint32_t choose_context(const struct k3_hparams *hp, uint64_t room, uint6
 static uint32_t context_of(const struct request *r, uint64_t room, uint64_t vram_room)
 {
     if (r->options->context) return r->options->context;
-    uint32_t host = choose_context(&r->plan->hp, room, r->host.token),
-             vram = choose_context(&r->plan->hp, vram_room, r->vram.token);
+    const struct k3_hparams *hp = &r->plan->hp;
+    uint32_t host = choose_context(hp, room, r->host.state, r->host.token),
+             vram = choose_context(hp, vram_room, r->vram.state, r->vram.token);
     return host < vram ? host : vram;
 }
 

@@ -245,6 +245,63 @@ static void states_are_copied_of_both(void **unused)
     close_subject(&s);
 }
 
+static k3_status fail_to_finish(struct k3_device *dev, struct k3_error *err)
+{
+    (void)dev;
+    return k3_fail(err, K3_ERR_IO, "it broke");
+}
+
+static k3_status fail_to_create(struct k3_device *dev, size_t max_tokens, struct k3_state **state,
+                                struct k3_error *err)
+{
+    (void)dev;
+    (void)max_tokens;
+    (void)state;
+    return k3_fail(err, K3_ERR_MEMORY, "it is full");
+}
+
+static k3_status fail_to_save(const struct k3_state *state, size_t n_tokens, bool cache,
+                              struct k3_saved_state **saved, struct k3_error *err)
+{
+    (void)state;
+    (void)n_tokens;
+    (void)cache;
+    (void)saved;
+    return k3_fail(err, K3_ERR_MEMORY, "it is full");
+}
+
+static void a_failure_of_either_is_that_of_both(void **unused)
+{
+    (void)unused;
+    struct subject s;
+    struct k3_error err;
+    struct k3_share second;
+    struct k3_state *state, *none;
+    struct k3_saved_state *saved;
+    open_subject(&s, FIXTURES "k3-tiny-c-f32.gguf");
+    assert_int_equal(k3_share_parse("2", s.plan->hp.n_layers, &second, &err), K3_OK);
+    open_split(&s, &second);
+    assert_int_equal(s.device->ops->state_create(s.device, N_TOKENS, &state, &err), K3_OK);
+    for (int i = 0; i < 2; i++) {
+        const struct k3_device_ops *sound = s.parts[i]->ops;
+        struct k3_device_ops broken = *sound;
+        broken.finish = fail_to_finish;
+        broken.state_create = fail_to_create;
+        broken.state_save = fail_to_save;
+        s.parts[i]->ops = &broken;
+        s.device->ops->begin(s.device, state, tokens, 1, 0);
+        assert_int_equal(s.device->ops->finish(s.device, &err), K3_ERR_IO);
+        assert_string_equal(err.message, "it broke");
+        assert_int_equal(s.device->ops->state_create(s.device, N_TOKENS, &none, &err), K3_ERR_MEMORY);
+        assert_string_equal(err.message, "it is full");
+        assert_int_equal(s.device->ops->state_save(state, 0, true, &saved, &err), K3_ERR_MEMORY);
+        s.parts[i]->ops = sound;
+    }
+    s.device->ops->state_free(state);
+    close_devices(&s);
+    close_subject(&s);
+}
+
 /* What is counted before it is allocated: dense weights and state divide, and nothing is counted twice. */
 static void sizes_of_shares_add_up(void **state)
 {
@@ -271,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_divided_anywhere_has_the_bits_of_the_whole),
         cmocka_unit_test(states_are_copied_of_both),
+        cmocka_unit_test(a_failure_of_either_is_that_of_both),
         cmocka_unit_test(sizes_of_shares_add_up),
     };
     return cmocka_run_group_tests_name("a device made of two", tests, NULL, NULL);
