@@ -94,6 +94,7 @@ static void every_split_has_the_bits_of_the_cpu(void **state)
     (void)state;
     check_every_split(MODEL_A, 5);
     check_every_split(MODEL_C, 4);
+    check_every_split(TRAINED, 6);
 }
 
 static void batches_and_tokens_pass_between_the_devices(void **state)
