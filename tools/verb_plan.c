@@ -8,9 +8,14 @@
 #include <stdlib.h>
 
 #define ABOUT                                                                                                \
-    "Usage: k3tool plan [-m FILE] [--ram SIZE] [--gpu N] [--json]\n"                                         \
-    "Shows how a model would use the memory of this machine. Only headers are read.\n"                       \
+    "Usage: k3tool plan [-m FILE] [--ram SIZE] [--gpu N] [--vram SIZE] [--json]\n"                           \
+    "Shows how a model would use the memory of this machine and of its GPU. Only headers are read.\n"        \
     "The exit status is 1 when the limit is too low; the message says what would do.\n"
+
+static bool add_text(json_t *object, const char *name, const char *text)
+{
+    return json_object_set_new(object, name, k3_json_text(text, strlen(text))) == 0;
+}
 
 static k3_status print_json(const char *path, const struct k3_memory_plan *m, struct k3_error *err)
 {
@@ -36,9 +41,11 @@ static k3_status print_json(const char *path, const struct k3_memory_plan *m, st
         {"vram_scratch_bytes", m->vram_scratch},
         {"vram_session_bytes", m->vram_sessions},
         {"vram_limit_bytes", m->vram_limit},
+        {"vram_left_bytes", m->vram_limit - m->vram_dense - m->vram_scratch - m->vram_sessions},
     };
     json_t *object = json_object();
-    bool failed = json_object_set_new(object, "model", k3_json_text(path, strlen(path))) != 0;
+    bool failed = !add_text(object, "model", path) || !add_text(object, "on_gpu", m->on_gpu) ||
+                  !add_text(object, "on_host", m->on_host);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         failed |=
             json_object_set_new(object, members[i].name, json_integer((json_int_t)members[i].value)) != 0;
@@ -73,6 +80,7 @@ int k3_verb_plan(int argc, char **argv)
     if (status == K3_OK && !json)
         k3_out("%s%s", k3_memory_table(&memory, table_text),
                k3_threads_line(&engine.choice, threads, sizeof threads));
-    if (status == K3_OK && !json && memory.no_gpu[0]) k3_out("GPU not used: %s\n", memory.no_gpu);
+    if (status == K3_OK && !json && memory.no_gpu[0])
+        k3_out("%s: %s\n", memory.gpu < 0 ? "GPU not used" : "Not all on the GPU", memory.no_gpu);
     return k3_program_end(status, &err);
 }

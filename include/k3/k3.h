@@ -76,7 +76,9 @@ enum k3_direct {
     K3_DIRECT_OFF,
 };
 
-/* How the memory of the host is used, in bytes. */
+#define K3_SHARE_TEXT_MAX 256 /* bytes of the words for a part of the layers; more is cut */
+
+/* How memory is used, in bytes. */
 struct k3_memory_plan {
     uint64_t available; /* to this process, when the plan was made: of the machine and its control groups */
     uint64_t limit;     /* what follows stays below it; the default is a share of what is available */
@@ -90,12 +92,15 @@ struct k3_memory_plan {
     uint32_t context;                         /* tokens */
     uint32_t batch;                           /* most tokens computed together */
 
-    /* Where a GPU has the dense weights and the sessions, above are 0 for both. */
+    /* What a GPU has of dense weights and sessions is not in the above, and what it has not is not in the below. */
     int gpu; /* its number; -1: none */
     char gpu_name[64];
-    char no_gpu[K3_MESSAGE_MAX]; /* why none, or "" if that is nothing to wonder at */
-    uint64_t vram_limit; /* of its memory, what follows stays below it */
+    char no_gpu[K3_MESSAGE_MAX]; /* why it has not everything, or "" if that is nothing to wonder at */
+    uint64_t vram_limit;         /* of its memory, what follows stays below it */
     uint64_t vram_dense, vram_scratch, vram_sessions;
+
+    /* Which layers the GPU has, and which the processor, in words as gpu_layers takes them; "" for none. */
+    char on_gpu[K3_SHARE_TEXT_MAX], on_host[K3_SHARE_TEXT_MAX];
 };
 
 /* Whether experts of the next layer are guessed, and read before they are asked for. */
@@ -105,16 +110,25 @@ enum k3_lookahead {
     K3_LOOKAHEAD_OFF,
 };
 
-/* A GPU computes all but the experts if the model fits into its memory and it has kernels for it; if not, the log says why
- * and the CPU computes everything. */
-#define K3_GPU_AUTO  0         /* the one with most memory, if there is one */
+/* A GPU computes all but the experts, or as much of it as it has memory and kernels for; then the log says why not all, and
+ * the CPU computes the rest. */
+#define K3_GPU_AUTO  0         /* the one with most free memory, if there is one */
 #define K3_GPU_OFF   (-1)      /* none */
 #define K3_GPU(n)    ((n) + 1) /* the one of that number, from 0 on */
 
 /* Whoever calls into a model needs 512 KiB of stack, for the calling thread computes, too. */
 struct k3_model_options {
     int threads; /* 0: one per processor the process may use. Never changes results */
-    int gpu;     /* where dense weights and sessions are: see K3_GPU. Never changes results */
+    int gpu;     /* which one has dense weights and sessions: see K3_GPU. Never changes results */
+    /* What is on the GPU; NULL: what fits. Never changes results.
+     *     "all"         everything
+     *     "N"           the last N layers and the head; "0" nothing
+     *     "A-B,C,..."   these, and no others: layers from 0 on, with ".attention" or ".ffn" behind that part of each;
+     *                   "embedding", the table of tokens; "head"
+     * An error if it does not fit, or has tensors for which the GPU has no kernels. */
+    const char *gpu_layers;
+    uint64_t vram;      /* bytes of the GPU's memory to stay below; 0: see vram_percent */
+    float vram_percent; /* the same, as a part of all of it; 0: most of what is free */
     bool exact;  /* reference arithmetic: activations and cache in f32. Slower; the default rounds activations to 8
                     bits where the weights are quantised, and the MLA cache to f16 */
     uint64_t ram;         /* bytes of host memory to stay below; 0: chosen */

@@ -15,11 +15,21 @@
  * activations take memory: at K3's size about 1.5 MB a token. */
 #define K3_MAX_BATCH 8192
 
+/* What sessions and copies of them take of one memory, and may still take. */
+struct k3_account {
+    uint64_t state, token; /* bytes of a session without tokens; for each token */
+    uint64_t limit;        /* of the memory, for messages */
+    atomic_uint_fast64_t left;
+};
+
 struct k3_model {
     struct k3_plan *plan;
     struct k3_pool *pool;
-    struct k3_device *device;
-    struct k3_compute compute; /* with experts, where the device is a GPU; else it is the device's */
+    struct k3_placement placement;
+    struct k3_device *on_host, *on_gpu; /* owned; NULL where nothing is placed there */
+    struct k3_device *split;            /* of both, if there are both; owned */
+    struct k3_device *device;           /* that walks: one of these */
+    struct k3_compute compute; /* with experts, where all else is on a GPU; if not it is the CPU device's */
     struct k3_store *store;
     struct k3_experts experts;
     struct k3_model_info info;
@@ -28,7 +38,7 @@ struct k3_model {
     struct k3_observer observer;
     uint64_t *expert_ns; /* [n_layers]: spent computing with experts; owned */
     struct k3_memory_plan memory;
-    atomic_uint_fast64_t session_memory; /* bytes that sessions and copies of them may still take */
+    struct k3_account host, vram; /* of sessions */
     /* Held while a batch is computed: device, experts, store and pool serve one at a time. */
     pthread_mutex_t lock;
 };
@@ -44,7 +54,7 @@ struct k3_session {
     int32_t *tokens; /* those in the state, [n_tokens] of [capacity] */
     size_t n_tokens, capacity;
     size_t max_tokens; /* the context */
-    uint64_t bytes;    /* taken from the model's session_memory */
+    bool is_counted;   /* in the model's accounts, with max_tokens */
     size_t batch;
     struct k3_checkpoint *checkpoints; /* ascending n_tokens; [n_checkpoints] of [max_checkpoints] */
     size_t n_checkpoints, max_checkpoints;
@@ -57,15 +67,21 @@ struct k3_session {
 /* What progress says a feed is doing. */
 #define K3_FEEDING "reading the prompt"
 
-/* How memory is to be used, before any of it is, and by which device; `placement` may be NULL. K3_ERR_MEMORY when it cannot
- * do. */
+/* In hundredths of a GiB, rounded up: a limit that is told must do. */
+double k3_gib(uint64_t bytes);
+
+/* How memory is to be used, before any of it is, and where the dense model is. K3_ERR_MEMORY when it cannot do. */
 k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_options *options,
                               int n_threads, struct k3_memory_plan *memory, struct k3_placement *placement,
                               struct k3_error *err);
 
-/* Takes memory for a session or a copy of one; K3_ERR_MEMORY when the plan has none left. */
-k3_status k3_memory_take(struct k3_model *model, uint64_t bytes, const char *what, struct k3_error *err);
-void k3_memory_give(struct k3_model *model, uint64_t bytes);
+/* Opens the accounts of sessions with what the plan leaves. */
+void k3_memory_open_accounts(struct k3_model *model, bool exact);
+
+/* Takes memory for a session of n_tokens, or a copy of one whose cache has so many; K3_ERR_MEMORY when the plan has none
+ * left. */
+k3_status k3_memory_take(struct k3_model *model, size_t n_tokens, const char *what, struct k3_error *err);
+void k3_memory_give(struct k3_model *model, size_t n_tokens);
 
 /* Makes room in the list of a session's tokens. */
 k3_status k3_session_reserve(struct k3_session *session, size_t n_tokens, struct k3_error *err);

@@ -1,9 +1,10 @@
-/* memory.c - the plan of the host's memory, and the account of what sessions take.
+/* memory.c - the plan of the memory, of the host and of a GPU, and the accounts of what sessions take.
  *
  * Everything that is large is known before it is allocated: dense weights, activations and the state of a session from
  * the model's dimensions, a slot from the size of an expert. What is left goes to slots. The limit is a promise: with
  * it the resident memory of the process stays below, so that the system never pages. */
 #include "engine/engine_internal.h"
+#include "engine/split.h"
 
 #include "base/host.h"
 #include "base/cpu.h"
@@ -19,9 +20,6 @@
  * vocabulary is eighty times as large. */
 #define RESERVE ((uint64_t)96 << 20)
 
-/* The plan has room for one session and so many copies of its recurrent state. */
-#define CHECKPOINTS 2
-
 /* A context that nobody asked for takes at most this part of what dense weights and activations leave. */
 #define CONTEXT_PART 16
 
@@ -29,18 +27,9 @@
  * the fewer times. Beyond the usual size a batch takes at most BATCH_PART of what dense weights leave; where memory is
  * short, smaller ones do. All are multiples of K3_KDA_CHUNK, so that a sequence is cut into the same chunks whatever the
  * size and gives the same bits. */
-#define LEAST_BATCH 16
-#define USUAL_BATCH 512
-#define BATCH_PART  8
+#define BATCH_PART 8
 
-/* Of what is free in a GPU's memory; the rest is for what its driver takes, and for other programs. */
-#define VRAM_PERCENT 95
-
-/* A context that nobody asked for is at least this. */
-#define LEAST_CONTEXT 4096
-
-/* In hundredths of a GiB, rounded up: a limit that is told must do. */
-static double gib(uint64_t bytes)
+double k3_gib(uint64_t bytes)
 {
     const uint64_t hundredth = ((uint64_t)1 << 30) / 100;
     return (double)((bytes + hundredth - 1) / hundredth) / 100;
@@ -52,20 +41,31 @@ struct request {
     const struct k3_model_options *options;
     int n_threads;
     struct k3_placement place;
-    uint64_t state, token; /* bytes of a session */
-    uint64_t all, wanted;  /* experts; slots that were asked for, 0: as many as fit */
+    struct k3_cpu_sizes host; /* without scratch */
+    struct k3_gpu_sizes vram;
+    uint64_t all, wanted; /* experts; slots that were asked for, 0: as many as fit */
 };
+
+/* What the CPU device takes, if there is one. */
+static struct k3_cpu_sizes host_sizes(const struct k3_plan *plan, const struct k3_placement *place,
+                                      int n_threads, bool exact, size_t batch)
+{
+    if (!place->backend || place->is_split)
+        return k3_cpu_device_sizes(plan, &place->on_host, n_threads, exact, batch);
+    return (struct k3_cpu_sizes){.scratch = k3_compute_bytes(batch, k3_longest_row(plan), n_threads)};
+}
+
+static struct k3_gpu_sizes vram_sizes(const struct k3_plan *plan, const struct k3_placement *place,
+                                      size_t batch)
+{
+    return place->backend ? place->backend->sizes(plan, &place->on_gpu, batch) : (struct k3_gpu_sizes){0};
+}
 
 static uint64_t scratch_of(const struct request *r, uint32_t batch)
 {
-    uint64_t experts = k3_experts_bytes(&r->plan->hp, batch);
-    if (r->place.backend) return experts + k3_compute_bytes(batch, k3_longest_row(r->plan), r->n_threads);
-    return experts + k3_cpu_device_sizes(r->plan, r->n_threads, r->options->exact, batch).scratch;
-}
-
-static uint64_t vram_scratch_of(const struct request *r, uint32_t batch)
-{
-    return r->place.backend ? r->place.backend->sizes(r->plan, batch).scratch : 0;
+    return k3_experts_bytes(&r->plan->hp, batch) +
+           host_sizes(r->plan, &r->place, r->n_threads, r->options->exact, batch).scratch +
+           (r->place.is_split ? k3_split_bytes(&r->plan->hp, batch) : 0);
 }
 
 static uint64_t rest(uint64_t all, uint64_t taken)
@@ -73,19 +73,24 @@ static uint64_t rest(uint64_t all, uint64_t taken)
     return all > taken ? all - taken : 0;
 }
 
-static uint64_t sessions_of(const struct request *r, uint64_t context)
+/* The largest power of two that fits in the room one memory has for sessions, and not more than the model was made for. */
+static uint32_t choose_context(const struct k3_hparams *hp, uint64_t room, uint64_t state, uint64_t token)
 {
-    return (1 + CHECKPOINTS) * r->state + context * r->token;
-}
-
-/* The largest power of two that fits, and not more than the model was made for. */
-static uint32_t choose_context(const struct k3_hparams *hp, uint64_t room, uint64_t token_bytes)
-{
-    uint32_t made_for = hp->context_length ? hp->context_length : UINT32_MAX, context = LEAST_CONTEXT;
-    while (context < made_for && context <= UINT32_MAX / 2 &&
-           2 * (uint64_t)context * token_bytes <= room / CONTEXT_PART)
+    uint32_t made_for = hp->context_length ? hp->context_length : UINT32_MAX, context = K3_LEAST_CONTEXT;
+    uint64_t left = rest(room, k3_sessions_bytes(state, token, 0)), most = room / CONTEXT_PART;
+    if (left < most) most = left;
+    while (context < made_for && context <= UINT32_MAX / 2 && 2 * (uint64_t)context * token <= most)
         context *= 2;
     return context < made_for ? context : made_for;
+}
+
+static uint32_t context_of(const struct request *r, uint64_t room, uint64_t vram_room)
+{
+    if (r->options->context) return r->options->context;
+    const struct k3_hparams *hp = &r->plan->hp;
+    uint32_t host = choose_context(hp, room, r->host.state, r->host.token),
+             vram = choose_context(hp, vram_room, r->vram.state, r->vram.token);
+    return host < vram ? host : vram;
 }
 
 static k3_status plan_with_batch(const struct request *r, uint32_t batch, struct k3_memory_plan *m,
@@ -93,16 +98,17 @@ static k3_status plan_with_batch(const struct request *r, uint32_t batch, struct
 {
     m->batch = batch;
     m->scratch = scratch_of(r, batch);
-    m->vram_scratch = vram_scratch_of(r, batch);
-    uint64_t fixed = m->dense + m->scratch + m->reserve, vram_fixed = m->vram_dense + m->vram_scratch;
-    uint64_t room = r->place.backend ? rest(m->vram_limit, vram_fixed) : rest(m->limit, fixed);
-    m->context = r->options->context ? r->options->context : choose_context(&r->plan->hp, room, r->token);
-    *(r->place.backend ? &m->vram_sessions : &m->sessions) = sessions_of(r, m->context);
+    m->vram_scratch = vram_sizes(r->plan, &r->place, batch).scratch;
+    uint64_t fixed = m->dense + m->scratch + m->reserve,
+             vram_room = rest(m->vram_limit, m->vram_dense + m->vram_scratch);
+    m->context = context_of(r, rest(m->limit, fixed), vram_room);
+    m->sessions = k3_sessions_bytes(r->host.state, r->host.token, m->context);
+    m->vram_sessions = k3_sessions_bytes(r->vram.state, r->vram.token, m->context);
     fixed += m->sessions;
-    if (m->vram_sessions > room && r->place.backend)
+    if (m->vram_dense + m->vram_scratch + m->vram_sessions > m->vram_limit)
         return k3_fail(err, K3_ERR_MEMORY,
                        "the GPU's memory has %.2f GiB for sessions, but %.2f GiB are needed for %u tokens",
-                       (double)room / ((uint64_t)1 << 30), gib(m->vram_sessions), m->context);
+                       (double)vram_room / ((uint64_t)1 << 30), k3_gib(m->vram_sessions), m->context);
 
     uint64_t least = r->wanted > m->least_slots ? r->wanted : m->least_slots,
              need = fixed + least * m->slot_bytes;
@@ -111,9 +117,9 @@ static k3_status plan_with_batch(const struct request *r, uint32_t batch, struct
                        "a memory limit of %.2f GiB is too low: %.2f GiB are needed (dense weights %.2f, "
                        "activations %.2f, "
                        "sessions %.2f, %llu experts %.2f, reserve %.2f)",
-                       (double)m->limit / ((uint64_t)1 << 30), gib(need), gib(m->dense), gib(m->scratch),
-                       gib(m->sessions), (unsigned long long)least, gib(least * m->slot_bytes),
-                       gib(m->reserve));
+                       (double)m->limit / ((uint64_t)1 << 30), k3_gib(need), k3_gib(m->dense),
+                       k3_gib(m->scratch), k3_gib(m->sessions), (unsigned long long)least,
+                       k3_gib(least * m->slot_bytes), k3_gib(m->reserve));
     uint64_t fit = m->slot_bytes ? (m->limit - fixed) / m->slot_bytes : 0;
     m->n_slots = (uint32_t)(r->wanted ? r->wanted : fit < r->all ? fit : r->all);
     m->slots = m->n_slots * m->slot_bytes;
@@ -122,13 +128,13 @@ static k3_status plan_with_batch(const struct request *r, uint32_t batch, struct
 
 static k3_status choose_batch(const struct request *r, struct k3_memory_plan *m, struct k3_error *err)
 {
-    uint32_t batch = USUAL_BATCH;
+    uint32_t batch = K3_USUAL_BATCH;
     k3_status status = plan_with_batch(r, batch, m, err);
-    while (status == K3_ERR_MEMORY && batch > LEAST_BATCH) status = plan_with_batch(r, batch /= 2, m, err);
+    while (status == K3_ERR_MEMORY && batch > K3_LEAST_BATCH) status = plan_with_batch(r, batch /= 2, m, err);
     if (status != K3_OK || m->n_slots == r->all) return status;
 
     uint64_t room = (m->limit - m->dense - m->reserve) / BATCH_PART;
-    while (batch >= USUAL_BATCH && batch < K3_MAX_BATCH && batch < m->context &&
+    while (batch >= K3_USUAL_BATCH && batch < K3_MAX_BATCH && batch < m->context &&
            scratch_of(r, 2 * batch) <= room) {
         struct k3_memory_plan larger = *m;
         if (plan_with_batch(r, batch *= 2, &larger, NULL) != K3_OK) break;
@@ -152,48 +158,28 @@ static k3_status count_slots(struct request *r, const struct k3_memory_plan *m, 
     return o->slots || o->slots_percent > 0 ? k3_store_check_slots(r->plan, r->wanted, err) : K3_OK;
 }
 
-/* Whether the GPU has room for the weights, the smallest batch and a session. */
-static k3_status check_vram(const struct request *r, const struct k3_memory_plan *m, struct k3_error *err)
-{
-    uint64_t context = r->options->context ? r->options->context : choose_context(&r->plan->hp, 0, r->token);
-    uint64_t need = m->vram_dense + vram_scratch_of(r, LEAST_BATCH) + sessions_of(r, context);
-    if (need <= m->vram_limit) return K3_OK;
-    return k3_fail(err, K3_ERR_MEMORY, "GPU %d (%s) has %.2f GiB of memory for this, but %.2f GiB are needed",
-                   r->place.gpu.index, r->place.gpu.name, (double)m->vram_limit / ((uint64_t)1 << 30),
-                   gib(need));
-}
-
-static void place_on_gpu(struct request *r, struct k3_memory_plan *m, struct k3_error *why)
-{
-    struct k3_gpu_sizes sizes = r->place.backend->sizes(r->plan, LEAST_BATCH);
-    r->state = sizes.state;
-    r->token = sizes.token;
-    m->vram_limit = r->place.gpu.free_bytes / 100 * VRAM_PERCENT;
-    m->vram_dense = sizes.dense;
-    m->gpu = r->place.gpu.index;
-    memcpy(m->gpu_name, r->place.gpu.name, sizeof m->gpu_name);
-    if (check_vram(r, m, why) != K3_OK) r->place.backend = NULL;
-}
-
-static void place_on_host(struct request *r, struct k3_memory_plan *m)
-{
-    struct k3_cpu_sizes sizes = k3_cpu_device_sizes(r->plan, r->n_threads, r->options->exact, LEAST_BATCH);
-    r->state = sizes.state;
-    r->token = sizes.token;
-    m->dense = sizes.dense;
-    m->vram_limit = m->vram_dense = 0;
-    m->gpu = -1;
-    m->gpu_name[0] = 0;
-}
-
 /* Who holds weights and sessions, and what these take there. */
-static void place(struct request *r, struct k3_memory_plan *m)
+static k3_status place(struct request *r, struct k3_memory_plan *m, struct k3_error *err)
 {
     struct k3_error why;
-    r->place = k3_placement_choose(r->plan, r->options, &why);
-    if (r->place.backend) place_on_gpu(r, m, &why);
-    if (!r->place.backend) place_on_host(r, m);
+    struct k3_placement *p = &r->place;
+    uint32_t n_layers = r->plan->hp.n_layers;
+    k3_status status = k3_placement_choose(r->plan, r->options, p, &why, err);
+    if (status != K3_OK) return status;
+    r->host = host_sizes(r->plan, p, r->n_threads, r->options->exact, K3_LEAST_BATCH);
+    r->vram = vram_sizes(r->plan, p, K3_LEAST_BATCH);
+    m->dense = r->host.dense;
+    m->vram_dense = r->vram.dense;
+    m->gpu = -1;
+    if (p->backend) {
+        m->gpu = p->gpu.index;
+        m->vram_limit = p->vram_limit;
+        memcpy(m->gpu_name, p->gpu.name, sizeof m->gpu_name);
+    }
+    k3_share_format(&p->on_gpu, n_layers, m->on_gpu, sizeof m->on_gpu);
+    k3_share_format(&p->on_host, n_layers, m->on_host, sizeof m->on_host);
     if (why.status != K3_OK) memcpy(m->no_gpu, why.message, sizeof m->no_gpu);
+    return K3_OK;
 }
 
 k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_options *o, int n_threads,
@@ -207,10 +193,10 @@ k3_status k3_memory_make_plan(const struct k3_plan *plan, const struct k3_model_
                                  .least_slots = mapped ? 0 : k3_store_least_slots(plan),
                                  .n_experts = (uint32_t)k3_store_experts(plan)};
     m->limit = o->ram ? o->ram : m->available ? m->available / 100 * SHARE_PERCENT : UINT64_MAX / 2;
-    place(&r, m);
-    k3_status status = count_slots(&r, m, err);
+    k3_status status = place(&r, m, err);
+    if (status == K3_OK) status = count_slots(&r, m, err);
     if (status == K3_OK) status = choose_batch(&r, m, err);
-    if (status == K3_OK && placement) *placement = r.place;
+    if (status == K3_OK) *placement = r.place;
     return status;
 }
 
@@ -218,33 +204,66 @@ k3_status k3_memory_plan(const char *path, const struct k3_model_options *option
                          struct k3_memory_plan *memory, struct k3_error *err)
 {
     static const struct k3_model_options defaults;
+    struct k3_placement placement;
     struct k3_plan *plan;
     if (!options) options = &defaults;
     k3_status status = k3_plan_open(path, &plan, err);
     if (status != K3_OK) return status;
     status = k3_memory_make_plan(plan, options, options->threads ? options->threads : k3_cpu_count(), memory,
-                                 NULL, err);
+                                 &placement, err);
     k3_plan_close(plan);
     return status;
 }
 
-/* ---- the account of sessions ---- */
+/* ---- the accounts of sessions ---- */
 
-k3_status k3_memory_take(struct k3_model *model, uint64_t bytes, const char *what, struct k3_error *err)
+void k3_memory_open_accounts(struct k3_model *model, bool exact)
 {
-    uint64_t left = atomic_load(&model->session_memory);
+    const struct k3_memory_plan *m = &model->memory;
+    struct k3_cpu_sizes host =
+        host_sizes(model->plan, &model->placement, k3_pool_threads(model->pool), exact, m->batch);
+    struct k3_gpu_sizes vram = vram_sizes(model->plan, &model->placement, m->batch);
+    model->host = (struct k3_account){.state = host.state, .token = host.token, .limit = m->limit};
+    model->vram = (struct k3_account){.state = vram.state, .token = vram.token, .limit = m->vram_limit};
+    atomic_init(&model->host.left, m->limit - (m->dense + m->scratch + m->slots + m->reserve));
+    atomic_init(&model->vram.left, m->vram_limit - (m->vram_dense + m->vram_scratch));
+}
+
+static uint64_t bytes_of(const struct k3_account *account, size_t n_tokens)
+{
+    return account->state + n_tokens * account->token;
+}
+
+static k3_status take(struct k3_account *account, size_t n_tokens, const char *what, const char *whose,
+                      struct k3_error *err)
+{
+    uint64_t left = atomic_load(&account->left), bytes = bytes_of(account, n_tokens);
     do {
         if (left < bytes)
             return k3_fail(err, K3_ERR_MEMORY,
-                           "%s takes %.2f GiB, but the memory limit of %.2f GiB leaves %.2f GiB for it", what,
-                           gib(bytes),
-                           gib(model->memory.gpu < 0 ? model->memory.limit : model->memory.vram_limit),
+                           "%s takes %.2f GiB, but the %smemory limit of %.2f GiB leaves %.2f GiB for it",
+                           what, k3_gib(bytes), whose, k3_gib(account->limit),
                            (double)left / ((uint64_t)1 << 30));
-    } while (!atomic_compare_exchange_weak(&model->session_memory, &left, left - bytes));
+    } while (!atomic_compare_exchange_weak(&account->left, &left, left - bytes));
     return K3_OK;
 }
 
-void k3_memory_give(struct k3_model *model, uint64_t bytes)
+static void give(struct k3_account *account, size_t n_tokens)
 {
-    atomic_fetch_add(&model->session_memory, bytes);
+    atomic_fetch_add(&account->left, bytes_of(account, n_tokens));
+}
+
+k3_status k3_memory_take(struct k3_model *model, size_t n_tokens, const char *what, struct k3_error *err)
+{
+    k3_status status = take(&model->host, n_tokens, what, "", err);
+    if (status != K3_OK) return status;
+    status = take(&model->vram, n_tokens, what, "GPU's ", err);
+    if (status != K3_OK) give(&model->host, n_tokens);
+    return status;
+}
+
+void k3_memory_give(struct k3_model *model, size_t n_tokens)
+{
+    give(&model->host, n_tokens);
+    give(&model->vram, n_tokens);
 }

@@ -1,19 +1,16 @@
 /* model.c - opens a model: plan, threads, device, store. */
 #include "engine/engine_internal.h"
 
+#include "engine/split.h"
+#include "model/weights.h"
 #include "ops/cpu_device.h"
 
 #include <stdlib.h>
 
-static void fill_info(struct k3_model *model, bool exact, const struct k3_placement *place)
+static void fill_info(struct k3_model *model)
 {
     const struct k3_hparams *hp = &model->plan->hp;
-    struct k3_cpu_sizes host =
-        k3_cpu_device_sizes(model->plan, k3_pool_threads(model->pool), exact, model->memory.batch);
-    struct k3_gpu_sizes sizes = {.state = host.state, .token = host.token};
-    if (place->backend) sizes = place->backend->sizes(model->plan, model->memory.batch);
-    struct k3_model_info *info = &model->info;
-    *info = (struct k3_model_info){
+    model->info = (struct k3_model_info){
         .n_layers = hp->n_layers,
         .n_embd = hp->n_embd,
         .n_vocab = hp->n_vocab,
@@ -22,34 +19,78 @@ static void fill_info(struct k3_model *model, bool exact, const struct k3_placem
         .context_length = hp->context_length,
         .threads = k3_pool_threads(model->pool),
         .file_bytes = model->plan->gguf->bytes,
+        .dense_bytes = k3_dense_bytes(model->plan, NULL),
         .expert_bytes = k3_store_bytes(model->plan),
         .slots = k3_store_slots(model->store),
+        .session_bytes = model->host.state + model->vram.state,
+        .token_bytes = model->host.token + model->vram.token,
     };
-    info->dense_bytes = host.dense;
-    model->batch_bytes = host.dense - k3_plan_tensor(model->plan, 0, K3_TOKEN_EMBD)->bytes;
-    info->session_bytes = sizes.state;
-    info->token_bytes = sizes.token;
+    model->batch_bytes = model->info.dense_bytes - k3_plan_tensor(model->plan, 0, K3_TOKEN_EMBD)->bytes;
+}
+
+/* ---- the device ---- */
+
+/* Shares are loaded one after the other: their progress as that of the whole. */
+struct loading {
+    k3_progress_fn fn;
+    void *ctx;
+    uint64_t before, total; /* bytes of the shares before this one, of all */
+};
+
+static bool show_loading(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    const struct loading *l = ctx;
+    (void)total;
+    return !l->fn || l->fn(l->ctx, what, l->before + done, l->total);
+}
+
+static k3_status open_host(struct k3_model *model, const struct k3_model_options *o, struct loading *loading,
+                           struct k3_error *err)
+{
+    const struct k3_share *share = &model->placement.on_host;
+    struct k3_cpu_options options = {o->exact, model->memory.batch, show_loading, loading, share};
+    k3_status status = k3_cpu_device_create(model->plan, model->pool, &options, &model->on_host, err);
+    loading->before = k3_dense_bytes(model->plan, share);
+    return status;
+}
+
+static k3_status open_gpu(struct k3_model *model, struct loading *loading, struct k3_error *err)
+{
+    const struct k3_placement *p = &model->placement;
+    struct k3_gpu_options options = {model->memory.batch, show_loading, loading, &p->on_gpu};
+    return p->backend->create(model->plan, &p->gpu, &options, &model->on_gpu, err);
 }
 
 /* The device, and what computes the experts beside it. */
-static k3_status open_device(struct k3_model *model, const struct k3_placement *place,
-                             const struct k3_model_options *o, struct k3_error *err)
+static k3_status open_device(struct k3_model *model, const struct k3_model_options *o, struct k3_error *err)
 {
+    const struct k3_placement *p = &model->placement;
+    const struct k3_hparams *hp = &model->plan->hp;
     uint32_t batch = model->memory.batch;
+    struct loading loading = {o->progress, o->progress_ctx, 0, k3_dense_bytes(model->plan, NULL)};
     struct k3_compute *compute = &model->compute;
-    k3_status status;
-    if (place->backend) {
-        struct k3_gpu_options gpu = {batch, o->progress, o->progress_ctx};
-        status = place->backend->create(model->plan, &place->gpu, &gpu, &model->device, err);
-        if (status == K3_OK)
-            status = k3_compute_create(compute, model->pool, false, batch, k3_longest_row(model->plan), err);
-    } else {
-        struct k3_cpu_options cpu = {o->exact, batch, o->progress, o->progress_ctx};
-        status = k3_cpu_device_create(model->plan, model->pool, &cpu, &model->device, err);
-        if (status == K3_OK) compute = k3_cpu_device_compute(model->device);
-    }
-    return status == K3_OK ? k3_experts_create(&model->experts, compute, &model->plan->hp, batch, err)
-                           : status;
+    k3_status status = K3_OK;
+    if (!p->backend || p->is_split) status = open_host(model, o, &loading, err);
+    if (status == K3_OK && p->backend) status = open_gpu(model, &loading, err);
+    if (status == K3_OK && p->is_split)
+        status = k3_split_create(model->on_host, model->on_gpu, &p->on_gpu, hp, batch, &model->split, err);
+    if (status != K3_OK) return status;
+    model->device = model->split ? model->split : model->on_gpu ? model->on_gpu : model->on_host;
+    if (model->on_host)
+        compute = k3_cpu_device_compute(model->on_host);
+    else
+        status = k3_compute_create(compute, model->pool, false, batch, k3_longest_row(model->plan), err);
+    return status == K3_OK ? k3_experts_create(&model->experts, compute, hp, batch, err) : status;
+}
+
+/* What else than the CPU there is, and why not more of it. */
+static void log_placement(const struct k3_memory_plan *m)
+{
+    if (!m->no_gpu[0]) return;
+    if (m->gpu < 0)
+        k3_log("%s; the CPU computes everything", m->no_gpu);
+    else
+        k3_log("%s; the CPU computes %s", m->no_gpu, m->on_host);
 }
 
 k3_status k3_model_open(const char *path, const struct k3_model_options *options, struct k3_model **out,
@@ -64,15 +105,14 @@ k3_status k3_model_open(const char *path, const struct k3_model_options *options
     if (!model) return k3_fail_memory(err, "a model", sizeof *model);
     pthread_mutex_init(&model->lock, NULL);
 
-    struct k3_placement place = {0};
     k3_status status = k3_pool_create(options->threads, &model->pool, err);
     if (status == K3_OK) status = k3_plan_open(path, &model->plan, err);
     if (status == K3_OK)
         status = k3_memory_make_plan(model->plan, options, k3_pool_threads(model->pool), &model->memory,
-                                     &place, err);
+                                     &model->placement, err);
     struct k3_store_options store = {options->io, options->direct, model->memory.n_slots, 0};
     if (status == K3_OK) status = k3_store_open(model->plan, &store, &model->store, err);
-    if (status == K3_OK) status = open_device(model, &place, options, err);
+    if (status == K3_OK) status = open_device(model, options, err);
     if (status == K3_OK)
         status = k3_lookahead_create(&model->lookahead, options->lookahead, model->plan->hp.n_layers, err);
     if (status == K3_OK) {
@@ -84,12 +124,9 @@ k3_status k3_model_open(const char *path, const struct k3_model_options *options
         k3_model_close(model);
         return status;
     }
-    fill_info(model, options->exact, &place);
-    const struct k3_memory_plan *m = &model->memory;
-    if (m->no_gpu[0]) k3_log("%s; the CPU computes everything", m->no_gpu);
-    atomic_init(&model->session_memory, place.backend
-                                            ? m->vram_limit - (m->vram_dense + m->vram_scratch)
-                                            : m->limit - (m->dense + m->scratch + m->slots + m->reserve));
+    k3_memory_open_accounts(model, options->exact);
+    fill_info(model);
+    log_placement(&model->memory);
     *out = model;
     return K3_OK;
 }
@@ -101,7 +138,9 @@ void k3_model_close(struct k3_model *model)
     k3_lookahead_destroy(&model->lookahead);
     k3_experts_destroy(&model->experts);
     k3_compute_destroy(&model->compute);
-    if (model->device) model->device->ops->free(model->device);
+    struct k3_device *const devices[] = {model->split, model->on_gpu, model->on_host};
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
+        if (devices[i]) devices[i]->ops->free(devices[i]);
     k3_store_close(model->store);
     k3_plan_close(model->plan);
     k3_pool_free(model->pool);

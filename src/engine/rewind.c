@@ -9,17 +9,18 @@ static k3_status save(const struct k3_session *s, bool cache, struct k3_saved_st
                       struct k3_error *err)
 {
     struct k3_model *model = s->model;
-    uint64_t bytes = model->info.session_bytes + (cache ? s->n_tokens * model->info.token_bytes : 0);
-    k3_status status = k3_memory_take(model, bytes, "a copy of a session", err);
+    size_t cached = cache ? s->n_tokens : 0;
+    k3_status status = k3_memory_take(model, cached, "a copy of a session", err);
     if (status != K3_OK) return status;
     status = model->device->ops->state_save(s->state, s->n_tokens, cache, saved, err);
-    if (status != K3_OK) k3_memory_give(model, bytes);
+    if (status != K3_OK) k3_memory_give(model, cached);
     return status;
 }
 
-static void drop(struct k3_model *model, struct k3_saved_state *saved)
+/* `cached`: tokens whose cache is in the copy. */
+static void drop(struct k3_model *model, struct k3_saved_state *saved, size_t cached)
 {
-    k3_memory_give(model, model->device->ops->saved_bytes(saved));
+    k3_memory_give(model, cached);
     model->device->ops->saved_free(saved);
 }
 
@@ -28,12 +29,12 @@ static void drop(struct k3_model *model, struct k3_saved_state *saved)
 void k3_checkpoints_forget(struct k3_session *s, size_t n_tokens)
 {
     while (s->n_checkpoints && (n_tokens == 0 || s->checkpoints[s->n_checkpoints - 1].n_tokens > n_tokens))
-        drop(s->model, s->checkpoints[--s->n_checkpoints].saved);
+        drop(s->model, s->checkpoints[--s->n_checkpoints].saved, 0);
 }
 
 static void forget_oldest(struct k3_session *s)
 {
-    drop(s->model, s->checkpoints[0].saved);
+    drop(s->model, s->checkpoints[0].saved, 0);
     memmove(s->checkpoints, s->checkpoints + 1, --s->n_checkpoints * sizeof *s->checkpoints);
 }
 
@@ -107,14 +108,15 @@ k3_status k3_session_snapshot(const struct k3_session *s, struct k3_snapshot **o
 void k3_snapshot_free(struct k3_snapshot *snapshot)
 {
     if (!snapshot) return;
-    drop(snapshot->model, snapshot->saved);
+    drop(snapshot->model, snapshot->saved, snapshot->n_tokens);
     free(snapshot->tokens);
     free(snapshot);
 }
 
 uint64_t k3_snapshot_bytes(const struct k3_snapshot *snapshot)
 {
-    return snapshot->model->device->ops->saved_bytes(snapshot->saved) + snapshot->n_tokens * sizeof(int32_t);
+    const struct k3_model_info *info = &snapshot->model->info;
+    return info->session_bytes + snapshot->n_tokens * (info->token_bytes + sizeof(int32_t));
 }
 
 k3_status k3_session_restore(struct k3_session *s, const struct k3_snapshot *snapshot, struct k3_error *err)

@@ -28,9 +28,8 @@ k3_status k3_session_create(struct k3_model *model, const struct k3_session_opti
     s->checkpoints = calloc(s->max_checkpoints, sizeof *s->checkpoints);
     if (!s->checkpoints)
         status = k3_fail_memory(err, "a session", s->max_checkpoints * sizeof *s->checkpoints);
-    uint64_t bytes = model->info.session_bytes + s->max_tokens * model->info.token_bytes;
-    if (status == K3_OK) status = k3_memory_take(model, bytes, "a session", err);
-    if (status == K3_OK) s->bytes = bytes;
+    if (status == K3_OK) status = k3_memory_take(model, s->max_tokens, "a session", err);
+    s->is_counted = status == K3_OK;
     if (status == K3_OK)
         status = model->device->ops->state_create(model->device, s->max_tokens, &s->state, err);
     if (status != K3_OK) {
@@ -53,7 +52,7 @@ void k3_session_free(struct k3_session *s)
     if (!s) return;
     k3_checkpoints_forget(s, 0);
     s->model->device->ops->state_free(s->state);
-    k3_memory_give(s->model, s->bytes);
+    if (s->is_counted) k3_memory_give(s->model, s->max_tokens);
     free(s->checkpoints);
     free(s->tokens);
     free(s);

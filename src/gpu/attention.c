@@ -26,7 +26,7 @@ void k3_gpu_kda(struct k3_gpu_device *dev, uint32_t layer, bool add, float *out)
     float **rows = dev->s.wide, *zq = rows[0], *zk = rows[1], *zv = rows[2];
     float *q = rows[3], *k = rows[4], *v = rows[5], *alpha = rows[6], *gate = rows[7];
     float *o = zq, *beta = dev->s.beta; /* z is not needed any more */
-    float *state = dev->state->recurrent + k3_gpu_recurrent_place(hp, layer);
+    float *state = dev->state->recurrent + k3_gpu_recurrent_place(hp, dev->share, layer);
     struct k3_gpu_input in = k3_gpu_normed(dev), low = {.x = dev->s.low};
 
     const struct k3_gpu_target targets[] = {{&w[K3_KDA_Q], zq},           {&w[K3_KDA_K], zk},

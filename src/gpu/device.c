@@ -27,13 +27,13 @@ void k3_gpu_settle(struct k3_gpu_device *dev)
 /* ---- create and free ---- */
 
 /* Values of a token in the longest row that is rounded for a product. */
-static size_t longest_acts(const struct k3_plan *plan)
+static size_t longest_acts(const struct k3_plan *plan, const struct k3_share *share)
 {
     const struct k3_hparams *hp = &plan->hp;
     size_t longest = (size_t)hp->n_heads * max(hp->kv_rank, hp->qk_dim);
     for (uint32_t layer = 0; layer < hp->n_layers; layer++)
         for (int role = 0; role < K3_FIRST_EXPERT_ROLE; role++) {
-            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, layer, role);
+            const struct k3_gguf_tensor *t = k3_share_tensor(plan, share, layer, role);
             if (t) longest = max(longest, t->ne[0]);
         }
     return longest;
@@ -45,11 +45,12 @@ static size_t routing_floats(const struct k3_hparams *hp)
     return 2 * (size_t)hp->top_k + hp->latent;
 }
 
-static void lay_out(struct k3_gpu_scratch *s, const struct k3_plan *plan, size_t batch)
+static void lay_out(struct k3_gpu_scratch *s, const struct k3_plan *plan, const struct k3_share *share,
+                    size_t batch)
 {
     const struct k3_hparams *hp = &plan->hp;
     struct k3_gpu_arrays *a = &s->arrays;
-    size_t f = sizeof(float), width = hp->n_embd, heads = hp->n_heads, acts = longest_acts(plan);
+    size_t f = sizeof(float), width = hp->n_embd, heads = hp->n_heads, acts = longest_acts(plan, share);
     size_t n_streams = 1 + (hp->res_block ? (hp->n_layers + hp->res_block - 1) / hp->res_block : 0);
     size_t wide = heads * max(hp->kda_dim, max(hp->qk_dim, hp->v_dim));
     size_t ffn = max(hp->n_ffn, hp->n_shared_ffn);
@@ -85,13 +86,14 @@ static void lay_out(struct k3_gpu_scratch *s, const struct k3_plan *plan, size_t
     s->acts.d = k3_gpu_array(a, "acts.d", batch * (acts / 32 + 1), f);
 }
 
-struct k3_gpu_sizes k3_gpu_device_sizes(const struct k3_plan *plan, size_t max_batch)
+struct k3_gpu_sizes k3_gpu_device_sizes(const struct k3_plan *plan, const struct k3_share *share,
+                                        size_t max_batch)
 {
     struct k3_gpu_scratch counted = {0};
-    lay_out(&counted, plan, max_batch);
-    struct k3_gpu_sizes sizes = {.dense = k3_gpu_weights_bytes(plan),
+    lay_out(&counted, plan, share, max_batch);
+    struct k3_gpu_sizes sizes = {.dense = k3_gpu_weights_bytes(plan, share),
                                  .scratch = counted.arrays.bytes + k3_gpu_staging_bytes()};
-    k3_gpu_state_sizes(&plan->hp, &sizes);
+    k3_gpu_state_sizes(&plan->hp, share, &sizes);
     return sizes;
 }
 
@@ -116,7 +118,7 @@ static k3_status allocate(struct k3_gpu_device *dev, size_t batch, struct k3_err
         return k3_fail_memory(err, "what the GPU gives to the host",
                               batch * routing_floats(hp) * sizeof(float));
     dev->s.arrays.allocate = true;
-    lay_out(&dev->s, dev->plan, batch);
+    lay_out(&dev->s, dev->plan, dev->share, batch);
     return k3_gpu_arrays_check(&dev->s.arrays, err);
 }
 
@@ -131,8 +133,9 @@ k3_status k3_gpu_device_create(const struct k3_plan *plan, const struct k3_gpu *
     dev->base.ops = &ops;
     dev->plan = plan;
     dev->hp = &plan->hp;
+    dev->share = options->share;
     dev->gpu = *device;
-    dev->sizes = k3_gpu_device_sizes(plan, options->max_batch);
+    dev->sizes = k3_gpu_device_sizes(plan, options->share, options->max_batch);
     k3_gpu_select(device->index);
     k3_status status = allocate(dev, options->max_batch, err);
     if (status == K3_OK) status = k3_gpu_weights_load(&dev->weights, plan, options, err);
@@ -170,6 +173,7 @@ static void begin(struct k3_device *base, struct k3_state *state, const int32_t 
         k3_gpu_rows_q8_0(&table->q8_0, dev->s.tokens, n, dev->s.streams, dev->stream);
         return;
     }
+    if (!table->f32) return; /* the rows are another device's */
     for (size_t t = 0; t < n; t++)
         k3_gpu_copy(dev->s.streams + t * width, table->f32 + (size_t)tokens[t] * width, width * sizeof(float),
                     dev->stream);
@@ -377,6 +381,67 @@ static void logits(struct k3_device *base, const uint32_t *rows, size_t n_rows, 
     }
 }
 
+/* ---- handing over ---- */
+
+/* Floats for another device. After a failure the walk goes on to its end with any that are numbers. */
+static void give(struct k3_gpu_device *dev, const float *from, size_t n, float *to)
+{
+    k3_gpu_get(to, from, n * sizeof *to, dev->stream);
+    k3_gpu_settle(dev);
+    if (dev->problem[0]) memset(to, 0, n * sizeof *to);
+}
+
+static float *last_input(struct k3_gpu_device *dev)
+{
+    return dev->s.x + (dev->n - 1) * dev->hp->n_embd;
+}
+
+static void give_input(struct k3_device *base, float *x)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    give(dev, last_input(dev), dev->hp->n_embd, x);
+}
+
+static void take_input(struct k3_device *base, const float *x)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    k3_gpu_put(last_input(dev), x, dev->hp->n_embd * sizeof *x, dev->stream);
+}
+
+static size_t n_streams(const struct k3_device *base)
+{
+    return ((const struct k3_gpu_device *)base)->n_bank + 1;
+}
+
+static void give_stream(struct k3_device *base, size_t i, float *rows)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    size_t floats = dev->n * dev->hp->n_embd;
+    give(dev, dev->s.streams + i * floats, floats, rows);
+}
+
+/* What is banked needs its root. A mix of the stream alone, as if nothing was banked, finds it as ever; nothing else of it
+ * is used, so that any vector will do for the score: the first row. */
+static void take_stream(struct k3_device *base, size_t i, const float *rows)
+{
+    struct k3_gpu_device *dev = gpu(base);
+    size_t width = dev->hp->n_embd;
+    dev->n_bank = i;
+    float *stream = stream_rows(dev);
+    k3_gpu_put(stream, rows, dev->n * width * sizeof *rows, dev->stream);
+    dev->scored = NULL; /* it has no dot for the mix to come */
+    if (!dev->hp->res_block) return;
+    const struct k3_gpu_mixing m = {.streams = stream,
+                                    .roots = dev->s.roots + i * dev->n,
+                                    .batch = dev->n,
+                                    .width = width,
+                                    .score = stream,
+                                    .eps = dev->hp->eps,
+                                    .n = dev->n,
+                                    .y = dev->s.x};
+    k3_gpu_mix(&m, dev->stream);
+}
+
 static k3_status finish(struct k3_device *base, struct k3_error *err)
 {
     struct k3_gpu_device *dev = gpu(base);
@@ -393,14 +458,18 @@ static const struct k3_device_ops ops = {
     .state_save = k3_gpu_state_save,
     .state_load = k3_gpu_state_load,
     .saved_free = k3_gpu_saved_free,
-    .saved_bytes = k3_gpu_saved_bytes,
     .begin = begin,
     .attention = attention,
     .dense_ffn = dense_ffn,
     .route = route,
     .shared = shared,
     .guess = guess,
+    .give_input = give_input,
+    .take_input = take_input,
     .join = join,
     .logits = logits,
+    .n_streams = n_streams,
+    .give_stream = give_stream,
+    .take_stream = take_stream,
     .finish = finish,
 };

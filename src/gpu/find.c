@@ -46,11 +46,11 @@ static bool has_kernels(const struct k3_gguf_tensor *t)
            t->type == K3_TYPE_BF16;
 }
 
-static k3_status check_tensors(const struct k3_plan *plan, struct k3_error *err)
+static k3_status check_tensors(const struct k3_plan *plan, const struct k3_share *share, struct k3_error *err)
 {
     for (uint32_t i = 0; i < plan->hp.n_layers; i++)
         for (int role = 0; role < K3_FIRST_EXPERT_ROLE; role++) {
-            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, i, role);
+            const struct k3_gguf_tensor *t = k3_share_tensor(plan, share, i, role);
             if (t && !has_kernels(t))
                 return k3_fail(
                     err, K3_ERR_UNSUPPORTED,
@@ -61,22 +61,31 @@ static k3_status check_tensors(const struct k3_plan *plan, struct k3_error *err)
     return K3_OK;
 }
 
-k3_status k3_gpu_check(const struct k3_plan *plan, struct k3_error *err)
+/* What the kernels take at most, for the groups of a share that ask for it. */
+static k3_status check_widths(const struct k3_plan *plan, const struct k3_share *share, struct k3_error *err)
 {
     const struct k3_hparams *hp = &plan->hp;
     const struct {
         const char *what;
+        enum k3_role role; /* that says who asks */
         uint32_t value, most;
     } limits[] = {
-        {"KDA heads", hp->kda_dim, K3_GPU_MAX_KDA_DIM},
-        {"KDA convolutions", hp->conv_taps, K3_GPU_MAX_KDA_TAPS},
-        {"rows of the MLA cache", hp->kv_rank + hp->pe_dim, K3_GPU_MAX_MLA_WIDTH},
-        {"router rows", hp->n_experts, K3_GPU_MAX_EXPERTS},
+        {"KDA heads", K3_KDA_A, hp->kda_dim, K3_GPU_MAX_KDA_DIM},
+        {"KDA convolutions", K3_KDA_A, hp->conv_taps, K3_GPU_MAX_KDA_TAPS},
+        {"rows of the MLA cache", K3_MLA_KV_A, hp->kv_rank + hp->pe_dim, K3_GPU_MAX_MLA_WIDTH},
+        {"router rows", K3_ROUTER, hp->n_experts, K3_GPU_MAX_EXPERTS},
     };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        if (limits[i].value > limits[i].most)
-            return k3_fail(err, K3_ERR_UNSUPPORTED,
-                           "%s have %u values, and the GPU's kernels take at most %u", limits[i].what,
-                           limits[i].value, limits[i].most);
-    return check_tensors(plan, err);
+        for (uint32_t layer = 0; layer < hp->n_layers; layer++)
+            if (limits[i].value > limits[i].most && k3_share_tensor(plan, share, layer, limits[i].role))
+                return k3_fail(err, K3_ERR_UNSUPPORTED,
+                               "%s have %u values, and the GPU's kernels take at most %u", limits[i].what,
+                               limits[i].value, limits[i].most);
+    return K3_OK;
+}
+
+k3_status k3_gpu_check(const struct k3_plan *plan, const struct k3_share *share, struct k3_error *err)
+{
+    k3_status status = check_widths(plan, share, err);
+    return status == K3_OK ? check_tensors(plan, share, err) : status;
 }

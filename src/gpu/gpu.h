@@ -1,5 +1,5 @@
 /* gpu.h - the device that is a GPU: dense weights, sessions and activations are in its memory, and it does all but the
- * routed experts.
+ * routed experts, or a share of that (model/share.h).
  *
  * A build without one has no backend (-Dgpu=none); with -Dgpu=emulated, the device is an emulator on the host, for tests.
  * Results have the CPU's bits: docs/gpu.md. */
@@ -29,6 +29,7 @@ struct k3_gpu_options {
     size_t max_batch;        /* most tokens that begin() will be given */
     k3_progress_fn progress; /* of reading weights, in bytes; may be NULL */
     void *progress_ctx;
+    const struct k3_share *share; /* NULL: the whole model */
 };
 
 struct k3_gpu_backend {
@@ -38,13 +39,13 @@ struct k3_gpu_backend {
     /* The device of that number, or the one with most free memory. K3_ERR_UNSUPPORTED: there is none. */
     k3_status (*find)(int number, struct k3_gpu *gpu, struct k3_error *err);
 
-    /* Whether there are kernels for all of this model. K3_ERR_UNSUPPORTED: the sentence names what they cannot do. */
-    k3_status (*check)(const struct k3_plan *plan, struct k3_error *err);
+    /* Whether there are kernels for all of a share. K3_ERR_UNSUPPORTED: the sentence names what they cannot do. */
+    k3_status (*check)(const struct k3_plan *plan, const struct k3_share *share, struct k3_error *err);
 
     /* What a device made for batches of that size will take. */
-    struct k3_gpu_sizes (*sizes)(const struct k3_plan *plan, size_t max_batch);
+    struct k3_gpu_sizes (*sizes)(const struct k3_plan *plan, const struct k3_share *share, size_t max_batch);
 
-    /* Reads the dense weights of a plan that was checked. `plan` must outlive the device. */
+    /* Reads the dense weights of a share that was checked. It and `plan` must outlive the device. */
     k3_status (*create)(const struct k3_plan *plan, const struct k3_gpu *gpu,
                         const struct k3_gpu_options *options, struct k3_device **device,
                         struct k3_error *err);

@@ -35,7 +35,7 @@ void k3_gpu_arrays_free(struct k3_gpu_arrays *arrays);
 
 /* ---- weights ---- */
 
-/* One of the two; neither: the model has no such matrix. */
+/* One of the two; neither: the model or the share has no such matrix. */
 struct k3_gpu_matrix {
     size_t rows, cols;
     const float *f32;
@@ -51,7 +51,7 @@ struct k3_gpu_weights {
 /* Whether a tensor of this role stays q8_0 on the device; others become f32. */
 bool k3_gpu_keeps_q8_0(const struct k3_gguf_tensor *tensor, enum k3_role role);
 
-uint64_t k3_gpu_weights_bytes(const struct k3_plan *plan);
+uint64_t k3_gpu_weights_bytes(const struct k3_plan *plan, const struct k3_share *share);
 uint64_t k3_gpu_staging_bytes(void); /* while they are loaded */
 k3_status k3_gpu_weights_load(struct k3_gpu_weights *w, const struct k3_plan *plan,
                               const struct k3_gpu_options *options, struct k3_error *err);
@@ -88,6 +88,7 @@ struct k3_gpu_device {
     struct k3_device base;
     const struct k3_plan *plan;
     const struct k3_hparams *hp;
+    const struct k3_share *share;
     struct k3_gpu gpu;
     struct k3_gpu_sizes sizes;
     k3_stream stream;
@@ -106,10 +107,10 @@ struct k3_state {
     struct k3_gpu_device *device;
     size_t max_tokens;
     struct k3_gpu_arrays arrays;
-    /* KDA state [H][key dk][value dk] of every KDA layer, then its three convolution histories [W-1][H*dk]. */
+    /* KDA state [H][key dk][value dk] of every KDA layer here, then its three convolution histories [W-1][H*dk]. */
     float *recurrent;
-    uint16_t **caches; /* [n_layers], NULL for KDA layers: [max_tokens][Rk+dr] f16; owned list */
-    float *scores;     /* [max_tokens][K3_GPU_SCORES][H] of MLA, while it computes */
+    uint16_t **caches; /* [n_layers], NULL where there is no MLA layer: [max_tokens][Rk+dr] f16; owned list */
+    float *scores;     /* [max_tokens][K3_GPU_SCORES][H] of MLA, while it computes; NULL without MLA layers */
     float *groups;     /* [K3_GPU_SCORES][H][k3_gpu_mla_group_floats(max_tokens)], beside them */
 };
 
@@ -162,11 +163,11 @@ void k3_gpu_matmul_heads(struct k3_gpu_device *dev, const struct k3_gpu_matrix *
 void k3_gpu_kda(struct k3_gpu_device *dev, uint32_t layer, bool add, float *out);
 void k3_gpu_mla(struct k3_gpu_device *dev, uint32_t layer, bool add, float *out);
 
-/* Floats of the recurrent part of one KDA layer, and where that of a layer begins in all of them. */
-size_t k3_gpu_recurrent_floats(const struct k3_hparams *hp);
-size_t k3_gpu_recurrent_place(const struct k3_hparams *hp, uint32_t layer);
+/* Where the recurrent part of a KDA layer begins in those of all that are here; of layer n_layers: their floats. */
+size_t k3_gpu_recurrent_place(const struct k3_hparams *hp, const struct k3_share *share, uint32_t layer);
 
-void k3_gpu_state_sizes(const struct k3_hparams *hp, struct k3_gpu_sizes *sizes);
+void k3_gpu_state_sizes(const struct k3_hparams *hp, const struct k3_share *share,
+                        struct k3_gpu_sizes *sizes);
 k3_status k3_gpu_state_create(struct k3_device *dev, size_t max_tokens, struct k3_state **state,
                               struct k3_error *err);
 void k3_gpu_state_free(struct k3_state *state);
@@ -175,13 +176,13 @@ k3_status k3_gpu_state_save(const struct k3_state *state, size_t n_tokens, bool 
                             struct k3_saved_state **saved, struct k3_error *err);
 void k3_gpu_state_load(struct k3_state *state, const struct k3_saved_state *saved);
 void k3_gpu_saved_free(struct k3_saved_state *saved);
-uint64_t k3_gpu_saved_bytes(const struct k3_saved_state *saved);
 
 /* ---- the backend ---- */
 
 k3_status k3_gpu_find(int number, struct k3_gpu *gpu, struct k3_error *err);
-k3_status k3_gpu_check(const struct k3_plan *plan, struct k3_error *err);
-struct k3_gpu_sizes k3_gpu_device_sizes(const struct k3_plan *plan, size_t max_batch);
+k3_status k3_gpu_check(const struct k3_plan *plan, const struct k3_share *share, struct k3_error *err);
+struct k3_gpu_sizes k3_gpu_device_sizes(const struct k3_plan *plan, const struct k3_share *share,
+                                        size_t max_batch);
 k3_status k3_gpu_device_create(const struct k3_plan *plan, const struct k3_gpu *gpu,
                                const struct k3_gpu_options *options, struct k3_device **device,
                                struct k3_error *err);

@@ -7,7 +7,6 @@
 struct k3_saved_state {
     struct k3_gpu_device *device;
     size_t n_tokens;
-    bool cache;
     struct k3_gpu_arrays arrays;
     float *recurrent;
     uint16_t **caches; /* [n_layers] as in k3_state, n_tokens rows each; NULL without cache */
@@ -18,40 +17,53 @@ static size_t width_of(const struct k3_hparams *hp)
     return (size_t)hp->kv_rank + hp->pe_dim;
 }
 
-size_t k3_gpu_recurrent_floats(const struct k3_hparams *hp)
+/* Whether the attention of a layer is here and is of that kind. */
+static bool has(const struct k3_hparams *hp, const struct k3_share *share, uint32_t layer, bool is_mla)
+{
+    return k3_share_has(share, k3_attention_group(layer)) && hp->is_mla[layer] == is_mla;
+}
+
+static size_t recurrent_floats(const struct k3_hparams *hp)
 {
     size_t dim = hp->kda_dim, wide = (size_t)hp->n_heads * dim;
     return wide * dim + 3 * (hp->conv_taps - 1) * wide;
 }
 
-size_t k3_gpu_recurrent_place(const struct k3_hparams *hp, uint32_t layer)
+size_t k3_gpu_recurrent_place(const struct k3_hparams *hp, const struct k3_share *share, uint32_t layer)
 {
     size_t index = 0;
-    for (uint32_t i = 0; i < layer; i++) index += !hp->is_mla[i];
-    return index * k3_gpu_recurrent_floats(hp);
+    for (uint32_t i = 0; i < layer; i++) index += has(hp, share, i, false);
+    return index * recurrent_floats(hp);
 }
 
-static size_t recurrent_bytes(const struct k3_hparams *hp)
+static size_t recurrent_bytes(const struct k3_hparams *hp, const struct k3_share *share)
 {
-    return k3_gpu_recurrent_place(hp, hp->n_layers) * sizeof(float);
+    return k3_gpu_recurrent_place(hp, share, hp->n_layers) * sizeof(float);
 }
 
-void k3_gpu_state_sizes(const struct k3_hparams *hp, struct k3_gpu_sizes *sizes)
+static size_t score_floats(const struct k3_hparams *hp, const struct k3_share *share)
 {
-    uint64_t row = (uint64_t)K3_GPU_SCORES * hp->n_heads * sizeof(float);
-    size_t group =
-        k3_gpu_mla_group_floats(1); /* of K3_GPU_GROUP_TOKENS tokens, the last of which may be fewer */
-    sizes->state = recurrent_bytes(hp) + row * group;
-    sizes->token = row + (row * group + K3_GPU_GROUP_TOKENS - 1) / K3_GPU_GROUP_TOKENS;
     for (uint32_t i = 0; i < hp->n_layers; i++)
-        if (hp->is_mla[i]) sizes->token += width_of(hp) * sizeof(uint16_t);
+        if (has(hp, share, i, true)) return (size_t)K3_GPU_SCORES * hp->n_heads;
+    return 0;
 }
 
-static uint16_t **cache_arrays(struct k3_gpu_arrays *arrays, const struct k3_hparams *hp, size_t n_tokens)
+void k3_gpu_state_sizes(const struct k3_hparams *hp, const struct k3_share *share, struct k3_gpu_sizes *sizes)
 {
+    uint64_t row = score_floats(hp, share) * sizeof(float), group = row * k3_gpu_mla_group_floats(1);
+    sizes->state = recurrent_bytes(hp, share);
+    /* Twice the groups, for the last may have fewer tokens; only a context of less than half a group takes more, some KiB. */
+    sizes->token = row + (2 * group + K3_GPU_GROUP_TOKENS - 1) / K3_GPU_GROUP_TOKENS;
+    for (uint32_t i = 0; i < hp->n_layers; i++)
+        if (has(hp, share, i, true)) sizes->token += width_of(hp) * sizeof(uint16_t);
+}
+
+static uint16_t **cache_arrays(struct k3_gpu_arrays *arrays, const struct k3_gpu_device *dev, size_t n_tokens)
+{
+    const struct k3_hparams *hp = dev->hp;
     uint16_t **caches = calloc(hp->n_layers, sizeof *caches);
     for (uint32_t i = 0; caches && i < hp->n_layers; i++)
-        if (hp->is_mla[i])
+        if (has(hp, dev->share, i, true))
             caches[i] = k3_gpu_array(arrays, "MLA cache", n_tokens * width_of(hp), sizeof **caches);
     return caches;
 }
@@ -65,13 +77,13 @@ k3_status k3_gpu_state_create(struct k3_device *base, size_t max_tokens, struct 
     if (!state) return k3_fail_memory(err, "a session", sizeof *state);
     k3_gpu_select(dev->gpu.index);
     *state = (struct k3_state){.device = dev, .max_tokens = max_tokens, .arrays = {.allocate = true}};
-    state->recurrent = k3_gpu_array(&state->arrays, "KDA state", recurrent_bytes(hp), 1);
+    state->recurrent = k3_gpu_array(&state->arrays, "KDA state", recurrent_bytes(hp, dev->share), 1);
     state->scores =
-        k3_gpu_array(&state->arrays, "MLA scores", max_tokens * K3_GPU_SCORES * hp->n_heads, sizeof(float));
+        k3_gpu_array(&state->arrays, "MLA scores", max_tokens * score_floats(hp, dev->share), sizeof(float));
     state->groups =
         k3_gpu_array(&state->arrays, "MLA groups",
-                     k3_gpu_mla_group_floats(max_tokens) * K3_GPU_SCORES * hp->n_heads, sizeof(float));
-    state->caches = cache_arrays(&state->arrays, hp, max_tokens);
+                     k3_gpu_mla_group_floats(max_tokens) * score_floats(hp, dev->share), sizeof(float));
+    state->caches = cache_arrays(&state->arrays, dev, max_tokens);
     k3_status status = state->caches ? k3_gpu_arrays_check(&state->arrays, err)
                                      : k3_fail_memory(err, "a session", hp->n_layers * sizeof(void *));
     if (status != K3_OK) {
@@ -96,7 +108,7 @@ void k3_gpu_state_reset(struct k3_state *state)
 {
     struct k3_gpu_device *dev = state->device;
     k3_gpu_select(dev->gpu.index);
-    k3_gpu_zero(state->recurrent, recurrent_bytes(dev->hp), dev->stream);
+    k3_gpu_zero(state->recurrent, recurrent_bytes(dev->hp, dev->share), dev->stream);
 }
 
 k3_status k3_gpu_state_save(const struct k3_state *state, size_t n_tokens, bool cache,
@@ -107,18 +119,18 @@ k3_status k3_gpu_state_save(const struct k3_state *state, size_t n_tokens, bool 
     struct k3_saved_state *saved = calloc(1, sizeof *saved);
     if (!saved) return k3_fail_memory(err, "a copy of a session", sizeof *saved);
     k3_gpu_select(dev->gpu.index);
-    *saved = (struct k3_saved_state){
-        .device = dev, .n_tokens = n_tokens, .cache = cache, .arrays = {.allocate = true}};
-    saved->recurrent = k3_gpu_array(&saved->arrays, "a copy of KDA state", recurrent_bytes(dev->hp), 1);
+    *saved = (struct k3_saved_state){.device = dev, .n_tokens = n_tokens, .arrays = {.allocate = true}};
+    saved->recurrent =
+        k3_gpu_array(&saved->arrays, "a copy of KDA state", recurrent_bytes(hp, dev->share), 1);
     k3_status status = K3_OK;
-    if (cache && !(saved->caches = cache_arrays(&saved->arrays, hp, n_tokens)))
+    if (cache && !(saved->caches = cache_arrays(&saved->arrays, dev, n_tokens)))
         status = k3_fail_memory(err, "a copy of a session", hp->n_layers * sizeof(void *));
     if (status == K3_OK) status = k3_gpu_arrays_check(&saved->arrays, err);
     if (status != K3_OK) {
         k3_gpu_saved_free(saved);
         return status;
     }
-    k3_gpu_copy(saved->recurrent, state->recurrent, recurrent_bytes(dev->hp), dev->stream);
+    k3_gpu_copy(saved->recurrent, state->recurrent, recurrent_bytes(dev->hp, dev->share), dev->stream);
     for (uint32_t i = 0; cache && i < hp->n_layers; i++)
         if (saved->caches[i])
             k3_gpu_copy(saved->caches[i], state->caches[i], n_tokens * width_of(hp) * sizeof(uint16_t),
@@ -132,7 +144,7 @@ void k3_gpu_state_load(struct k3_state *state, const struct k3_saved_state *save
     struct k3_gpu_device *dev = state->device;
     const struct k3_hparams *hp = dev->hp;
     k3_gpu_select(dev->gpu.index);
-    k3_gpu_copy(state->recurrent, saved->recurrent, recurrent_bytes(dev->hp), dev->stream);
+    k3_gpu_copy(state->recurrent, saved->recurrent, recurrent_bytes(dev->hp, dev->share), dev->stream);
     for (uint32_t i = 0; saved->caches && i < hp->n_layers; i++)
         if (saved->caches[i])
             k3_gpu_copy(state->caches[i], saved->caches[i], saved->n_tokens * width_of(hp) * sizeof(uint16_t),
@@ -146,11 +158,4 @@ void k3_gpu_saved_free(struct k3_saved_state *saved)
     k3_gpu_arrays_free(&saved->arrays);
     free(saved->caches);
     free(saved);
-}
-
-/* As a session's tokens are counted, though a copy has no scores. */
-uint64_t k3_gpu_saved_bytes(const struct k3_saved_state *saved)
-{
-    const struct k3_gpu_sizes *sizes = &saved->device->sizes;
-    return recurrent_bytes(saved->device->hp) + (saved->cache ? saved->n_tokens * sizes->token : 0);
 }

@@ -67,15 +67,14 @@ static void place_tensor(struct k3_gpu_arrays *arrays, const struct k3_hparams *
     m[K3_MLA_V_B] = place(arrays, t->name, q8_0, heads * hp->v_dim, rank);
 }
 
-uint64_t k3_gpu_weights_bytes(const struct k3_plan *plan)
+uint64_t k3_gpu_weights_bytes(const struct k3_plan *plan, const struct k3_share *share)
 {
     struct k3_gpu_arrays arrays = {0};
     for (uint32_t i = 0; i < plan->hp.n_layers; i++)
         for (int role = 0; role < K3_FIRST_EXPERT_ROLE; role++) {
             struct k3_gpu_matrix unused[K3_FIRST_EXPERT_ROLE];
-            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, i, role);
-            if (t && (role >= K3_FIRST_LAYER_ROLE || i == 0))
-                place_tensor(&arrays, &plan->hp, t, role, unused);
+            const struct k3_gguf_tensor *t = k3_share_tensor(plan, share, i, role);
+            if (t) place_tensor(&arrays, &plan->hp, t, role, unused);
         }
     return arrays.bytes;
 }
@@ -165,16 +164,15 @@ static k3_status load_tensor(struct loader *l, const struct k3_gguf_tensor *t, e
     return status;
 }
 
-static k3_status load_all(struct loader *l)
+static k3_status load_share(struct loader *l, const struct k3_share *share)
 {
     const struct k3_plan *plan = l->reader.plan;
     k3_status status = K3_OK;
     for (uint32_t i = 0; i < plan->hp.n_layers; i++)
         for (int role = 0; role < K3_FIRST_EXPERT_ROLE && status == K3_OK; role++) {
             bool of_model = role < K3_FIRST_LAYER_ROLE;
-            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, i, role);
-            if (t && !(of_model && i))
-                status = load_tensor(l, t, role, of_model ? l->w->model : l->w->layers[i]);
+            const struct k3_gguf_tensor *t = k3_share_tensor(plan, share, i, role);
+            if (t) status = load_tensor(l, t, role, of_model ? l->w->model : l->w->layers[i]);
         }
     for (int i = 0; i < LANES && status == K3_OK; i++) status = wait_for(l, l->lanes[i].stream);
     return status;
@@ -206,13 +204,15 @@ static void close_lanes(struct loader *l)
 k3_status k3_gpu_weights_load(struct k3_gpu_weights *w, const struct k3_plan *plan,
                               const struct k3_gpu_options *options, struct k3_error *err)
 {
-    struct loader l = {
-        .w = w, .reader = k3_dense_reader(plan, options->progress, options->progress_ctx), .err = err};
+    struct loader l = {.w = w,
+                       .reader =
+                           k3_dense_reader(plan, options->share, options->progress, options->progress_ctx),
+                       .err = err};
     w->arrays.allocate = true;
     w->layers = calloc(plan->hp.n_layers, sizeof *w->layers);
     if (!w->layers) return k3_fail_memory(err, "the list of weights", plan->hp.n_layers * sizeof *w->layers);
     k3_status status = open_lanes(&l);
-    if (status == K3_OK) status = load_all(&l);
+    if (status == K3_OK) status = load_share(&l, options->share);
     close_lanes(&l);
     return status;
 }

@@ -1,6 +1,6 @@
 /* device.h - what the scheduler asks of a device.
  *
- * A device owns the dense weights, the state of sequences and the activations of the batch it works on, and
+ * A device owns dense weights, the state of sequences and the activations of the batch it works on, and
  * offers the operations of a K3, not a graph of small ones. The scheduler (engine/walk.c) walks the layers:
  *
  *     begin              token rows -> residual stream p, empty bank
@@ -14,11 +14,15 @@
  *     finish             whether all of it could be computed
  *
  * From route to join the routed experts are computed elsewhere, from the store; the shared ones fill the time
- * in which it reads. Steps: architecture.md section 2. */
+ * in which it reads. Steps: architecture.md section 2.
+ *
+ * A device made for a share of the model (share.h) does the steps whose weights it has, and state_* for the layers whose
+ * attention it has. begin and finish are for all, and between steps another device can give it what it goes on with:
+ * engine/split.c makes one device of two. */
 #ifndef K3_MODEL_DEVICE_H
 #define K3_MODEL_DEVICE_H
 
-#include "model/model.h"
+#include "model/share.h"
 
 /* Shows intermediate values to tests and tools: n_rows rows of `width` values, the first one being row `row`
  * of its kind. `layer` is -1 where there is none. Called by one thread at a time. */
@@ -61,7 +65,6 @@ struct k3_device_ops {
                             struct k3_saved_state **saved, struct k3_error *err);
     void (*state_load)(struct k3_state *state, const struct k3_saved_state *saved);
     void (*saved_free)(struct k3_saved_state *saved);
-    uint64_t (*saved_bytes)(const struct k3_saved_state *saved);
 
     /* The batch: n tokens (at most the batch size the device was made for) that follow `position` earlier
      * ones. The state must have room for position + n. */
@@ -76,11 +79,24 @@ struct k3_device_ops {
      * to the input that route made for the layer before. ids: [n], likeliest first. Called between route and join. */
     void (*guess)(struct k3_device *dev, uint32_t layer, size_t n, uint32_t *ids);
 
+    /* The input that route made for the last token, [D]: copied to the host; put in its place on a device that guesses
+     * for another. */
+    void (*give_input)(struct k3_device *dev, float *x);
+    void (*take_input)(struct k3_device *dev, const float *x);
+
     /* sum: [n][Z], the weighted sum of the experts' outputs; overwritten. */
     void (*join)(struct k3_device *dev, uint32_t layer, float *sum);
 
     /* logits: [n_rows][V], of the batch's tokens rows[0 .. n_rows-1]. */
     void (*logits)(struct k3_device *dev, const uint32_t *rows, size_t n_rows, float *logits);
+
+    /* The streams of the batch, [n][D] each: those that AttnRes banked, oldest first, and the running one. Before a
+     * step on another device, give_stream copies one to the host, and take_stream puts one behind those banked here, as
+     * the running one (i = n_streams - 1), or behind that, which is banked then (i = n_streams). What is banked stays
+     * as it is, so only the last that this device had and those behind it are missing here. */
+    size_t (*n_streams)(const struct k3_device *dev);
+    void (*give_stream)(struct k3_device *dev, size_t i, float *rows);
+    void (*take_stream)(struct k3_device *dev, size_t i, const float *rows);
 
     /* Ends the batch: waits for what is still being computed. When the device failed in any of it, the results since
      * begin are worth nothing. */

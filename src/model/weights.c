@@ -10,21 +10,21 @@
 
 #define READ_PIECE ((uint64_t)16 << 20) /* between two reports of progress */
 
-uint64_t k3_dense_bytes(const struct k3_plan *plan)
+uint64_t k3_dense_bytes(const struct k3_plan *plan, const struct k3_share *share)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < plan->hp.n_layers; i++)
         for (int role = 0; role < K3_FIRST_EXPERT_ROLE; role++) {
-            const struct k3_gguf_tensor *t = k3_plan_tensor(plan, i, role);
-            if (t && (role >= K3_FIRST_LAYER_ROLE || i == 0)) bytes += t->bytes;
+            const struct k3_gguf_tensor *t = k3_share_tensor(plan, share, i, role);
+            if (t) bytes += t->bytes;
         }
     return bytes;
 }
 
-struct k3_dense_reader k3_dense_reader(const struct k3_plan *plan, k3_progress_fn progress,
-                                       void *progress_ctx)
+struct k3_dense_reader k3_dense_reader(const struct k3_plan *plan, const struct k3_share *share,
+                                       k3_progress_fn progress, void *progress_ctx)
 {
-    return (struct k3_dense_reader){plan, progress, progress_ctx, 0, k3_dense_bytes(plan)};
+    return (struct k3_dense_reader){plan, progress, progress_ctx, 0, k3_dense_bytes(plan, share)};
 }
 
 k3_status k3_dense_read(struct k3_dense_reader *r, const struct k3_gguf_tensor *t, uint64_t at, void *data,

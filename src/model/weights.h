@@ -2,10 +2,10 @@
 #ifndef K3_MODEL_WEIGHTS_H
 #define K3_MODEL_WEIGHTS_H
 
-#include "model/model.h"
+#include "model/share.h"
 
-/* Bytes of the tensors that a device reads: all but the experts. */
-uint64_t k3_dense_bytes(const struct k3_plan *plan);
+/* Bytes of the tensors that a device reads: all of its share but the experts. */
+uint64_t k3_dense_bytes(const struct k3_plan *plan, const struct k3_share *share);
 
 /* Reading them, one after the other; `done` counts up to k3_dense_bytes. */
 struct k3_dense_reader {
@@ -15,8 +15,8 @@ struct k3_dense_reader {
     uint64_t done, total;
 };
 
-struct k3_dense_reader k3_dense_reader(const struct k3_plan *plan, k3_progress_fn progress,
-                                       void *progress_ctx);
+struct k3_dense_reader k3_dense_reader(const struct k3_plan *plan, const struct k3_share *share,
+                                       k3_progress_fn progress, void *progress_ctx);
 
 /* Bytes at .. at + n - 1 of a tensor. K3_ERR_CANCELLED when progress says so. */
 k3_status k3_dense_read(struct k3_dense_reader *reader, const struct k3_gguf_tensor *tensor, uint64_t at,

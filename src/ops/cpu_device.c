@@ -91,13 +91,13 @@ k3_status k3_cpu_device_create(const struct k3_plan *plan, struct k3_pool *pool,
     dev->base.ops = &k3_cpu_ops;
     dev->plan = plan;
     dev->hp = &plan->hp;
+    dev->share = options->share;
     dev->exact = options->exact;
 
     k3_status status =
         k3_compute_create(&dev->compute, pool, options->exact, options->max_batch, k3_longest_row(plan), err);
     if (status == K3_OK) status = allocate_scratch(dev, k3_pool_threads(pool), options->max_batch, err);
-    if (status == K3_OK)
-        status = k3_cpu_weights_load(&dev->weights, plan, options->progress, options->progress_ctx, err);
+    if (status == K3_OK) status = k3_cpu_weights_load(&dev->weights, plan, options, err);
     if (status != K3_OK) {
         cpu_free(&dev->base);
         return status;
@@ -116,21 +116,20 @@ void k3_cpu_device_set_tap(struct k3_device *device, const struct k3_tap *tap)
     cpu(device)->compute.tap = tap;
 }
 
-struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, int n_threads, bool exact, size_t batch)
+struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, const struct k3_share *share,
+                                        int n_threads, bool exact, size_t batch)
 {
     const struct k3_hparams *hp = &plan->hp;
     struct k3_cpu_scratch scratch;
     struct k3_layout layout = {0};
     lay_out(&scratch, &layout, hp, batch, n_threads);
     struct k3_cpu_sizes sizes = {
-        .dense = k3_dense_bytes(plan),
+        .dense = k3_dense_bytes(plan, share),
         .scratch = layout.bytes + k3_compute_bytes(batch, k3_longest_row(plan), n_threads),
     };
     for (uint32_t i = 0; i < hp->n_layers; i++) {
-        if (hp->is_mla[i])
-            sizes.token += k3_mla_row_bytes(hp->kv_rank, hp->pe_dim, !exact);
-        else
-            sizes.state += k3_cpu_recurrent_floats(hp) * sizeof(float);
+        if (k3_cpu_has(hp, share, i, true)) sizes.token += k3_mla_row_bytes(hp->kv_rank, hp->pe_dim, !exact);
+        if (k3_cpu_has(hp, share, i, false)) sizes.state += k3_cpu_recurrent_floats(hp) * sizeof(float);
     }
     return sizes;
 }
@@ -147,6 +146,7 @@ static void cpu_begin(struct k3_device *base, struct k3_state *state, const int3
     dev->n = n;
     dev->position = position;
     dev->n_bank = 0;
+    if (!table->data) return; /* the rows are another device's */
     for (size_t t = 0; t < n; t++)
         k3_decoder(table->type)(table->data + (size_t)tokens[t] * table->row_bytes,
                                 dev->scratch.p + t * width, width);
@@ -174,6 +174,15 @@ static void mix_and_norm(struct k3_cpu_device *dev, int layer, const struct k3_m
     k3_rms_norm(c, x, (const float *)norm->data, dev->hp->eps, n, width, x);
 }
 
+/* The stream as it is is banked, and the next one is where there was nothing. */
+static void bank_stream(struct k3_cpu_device *dev)
+{
+    struct k3_cpu_scratch *s = &dev->scratch;
+    float *free_rows = s->bank[dev->n_bank];
+    s->bank[dev->n_bank++] = s->p;
+    s->p = free_rows;
+}
+
 static void cpu_attention(struct k3_device *base, uint32_t layer)
 {
     struct k3_cpu_device *dev = cpu(base);
@@ -187,11 +196,7 @@ static void cpu_attention(struct k3_device *base, uint32_t layer)
     k3_show(c, "attn_norm", (int)layer, 0, s->x, n, width);
 
     /* On a bank layer the stream as it came in is banked and starts again with the attention's output. */
-    if (fresh) {
-        float *free_rows = s->bank[dev->n_bank];
-        s->bank[dev->n_bank++] = s->p;
-        s->p = free_rows;
-    }
+    if (fresh) bank_stream(dev);
     float *out = fresh ? s->p : s->y;
     if (dev->hp->is_mla[layer])
         k3_cpu_mla(dev, layer, out);
@@ -305,6 +310,41 @@ static void cpu_logits(struct k3_device *base, const uint32_t *rows, size_t n_ro
     k3_show(&dev->compute, "result_output", -1, 0, logits, n_rows, dev->hp->n_vocab);
 }
 
+/* ---- handing over ---- */
+
+static void cpu_give_input(struct k3_device *base, float *x)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    size_t width = dev->hp->n_embd;
+    memcpy(x, dev->scratch.x + (dev->n - 1) * width, width * sizeof *x);
+}
+
+static void cpu_take_input(struct k3_device *base, const float *x)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    size_t width = dev->hp->n_embd;
+    memcpy(dev->scratch.x + (dev->n - 1) * width, x, width * sizeof *x);
+}
+
+static size_t cpu_n_streams(const struct k3_device *base)
+{
+    return ((const struct k3_cpu_device *)base)->n_bank + 1;
+}
+
+static void cpu_give_stream(struct k3_device *base, size_t i, float *rows)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    const float *from = i < dev->n_bank ? dev->scratch.bank[i] : dev->scratch.p;
+    memcpy(rows, from, dev->n * dev->hp->n_embd * sizeof *rows);
+}
+
+static void cpu_take_stream(struct k3_device *base, size_t i, const float *rows)
+{
+    struct k3_cpu_device *dev = cpu(base);
+    if (i > dev->n_bank) bank_stream(dev);
+    memcpy(dev->scratch.p, rows, dev->n * dev->hp->n_embd * sizeof *rows);
+}
+
 /* Everything was computed when it was asked for, and nothing of it can fail. */
 static k3_status cpu_finish(struct k3_device *base, struct k3_error *err)
 {
@@ -321,14 +361,18 @@ const struct k3_device_ops k3_cpu_ops = {
     .state_save = k3_cpu_state_save,
     .state_load = k3_cpu_state_load,
     .saved_free = k3_cpu_saved_free,
-    .saved_bytes = k3_cpu_saved_bytes,
     .begin = cpu_begin,
     .attention = cpu_attention,
     .dense_ffn = cpu_dense_ffn,
     .route = cpu_route,
     .shared = cpu_shared,
     .guess = cpu_guess,
+    .give_input = cpu_give_input,
+    .take_input = cpu_take_input,
     .join = cpu_join,
     .logits = cpu_logits,
+    .n_streams = cpu_n_streams,
+    .give_stream = cpu_give_stream,
+    .take_stream = cpu_take_stream,
     .finish = cpu_finish,
 };

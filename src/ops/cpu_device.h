@@ -9,9 +9,10 @@ struct k3_cpu_options {
     size_t max_batch;        /* most tokens that begin() will be given */
     k3_progress_fn progress; /* of reading weights, in bytes; may be NULL */
     void *progress_ctx;
+    const struct k3_share *share; /* NULL: the whole model */
 };
 
-/* Reads and checks the dense weights of a plan. `plan` and `pool` must outlive the device. */
+/* Reads and checks the dense weights of a plan. `plan`, `pool` and share must outlive the device. */
 k3_status k3_cpu_device_create(const struct k3_plan *plan, struct k3_pool *pool,
                                const struct k3_cpu_options *options, struct k3_device **device,
                                struct k3_error *err);
@@ -33,6 +34,7 @@ struct k3_cpu_sizes {
 /* The longest row of any matrix, experts included: what a k3_compute must have room for. */
 size_t k3_longest_row(const struct k3_plan *plan);
 
-struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, int n_threads, bool exact, size_t batch);
+struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, const struct k3_share *share,
+                                        int n_threads, bool exact, size_t batch);
 
 #endif

@@ -5,7 +5,7 @@
 #include "ops/cpu_device.h"
 #include "ops/norm.h"
 
-/* Weights by role; the roles of the whole model are in `model`. A role that the model lacks has data NULL. */
+/* Weights by role; the roles of the whole model are in `model`. A role that model or share lack has data NULL. */
 struct k3_cpu_weights {
     struct k3_matrix model[K3_FIRST_LAYER_ROLE];
     struct k3_matrix (*layers)[K3_FIRST_EXPERT_ROLE]; /* [n_layers], owned */
@@ -13,8 +13,8 @@ struct k3_cpu_weights {
     size_t n_buffers, max_buffers;
 };
 
-k3_status k3_cpu_weights_load(struct k3_cpu_weights *w, const struct k3_plan *plan, k3_progress_fn progress,
-                              void *progress_ctx, struct k3_error *err);
+k3_status k3_cpu_weights_load(struct k3_cpu_weights *w, const struct k3_plan *plan,
+                              const struct k3_cpu_options *options, struct k3_error *err);
 void k3_cpu_weights_free(struct k3_cpu_weights *w);
 
 /* Activations of a batch of B tokens. `wide` arrays hold what is as wide as all heads together. */
@@ -43,6 +43,7 @@ struct k3_cpu_device {
     struct k3_compute compute;
     const struct k3_plan *plan;
     const struct k3_hparams *hp;
+    const struct k3_share *share;
     bool exact;
     struct k3_cpu_weights weights;
     struct k3_cpu_scratch scratch;
@@ -54,14 +55,21 @@ struct k3_cpu_device {
 
 struct k3_state {
     struct k3_cpu_device *device;
-    /* KDA state [H][key dk][value dk] of every KDA layer, then its three convolution histories [W-1][H*dk]. */
+    /* KDA state [H][key dk][value dk] of every KDA layer here, then its three convolution histories [W-1][H*dk]. */
     float *recurrent;
     size_t recurrent_floats;
-    void **caches; /* [n_layers], NULL for KDA layers: rows of k3_mla_row_bytes */
+    void **caches; /* [n_layers], NULL where there is no MLA layer: rows of k3_mla_row_bytes */
 };
 
 /* Floats of the recurrent part of one KDA layer. */
 size_t k3_cpu_recurrent_floats(const struct k3_hparams *hp);
+
+/* Whether the attention of a layer is here and is of that kind. */
+static inline bool k3_cpu_has(const struct k3_hparams *hp, const struct k3_share *share, uint32_t layer,
+                              bool is_mla)
+{
+    return k3_share_has(share, k3_attention_group(layer)) && hp->is_mla[layer] == is_mla;
+}
 
 /* Where a KDA layer's part of a state begins. */
 float *k3_cpu_kda_state(const struct k3_state *state, uint32_t layer);
@@ -78,7 +86,6 @@ k3_status k3_cpu_state_save(const struct k3_state *state, size_t n_tokens, bool 
                             struct k3_saved_state **saved, struct k3_error *err);
 void k3_cpu_state_load(struct k3_state *state, const struct k3_saved_state *saved);
 void k3_cpu_saved_free(struct k3_saved_state *saved);
-uint64_t k3_cpu_saved_bytes(const struct k3_saved_state *saved);
 
 void k3_cpu_kda(struct k3_cpu_device *dev, uint32_t layer, float *out);
 void k3_cpu_mla(struct k3_cpu_device *dev, uint32_t layer, float *out);

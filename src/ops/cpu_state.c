@@ -9,8 +9,6 @@
 
 struct k3_saved_state {
     size_t n_tokens;
-    uint64_t bytes;
-    bool cache;
     float *recurrent;
     void **caches; /* [n_layers] as in k3_state, n_tokens rows each; NULL without cache */
     size_t n_layers;
@@ -26,7 +24,7 @@ float *k3_cpu_kda_state(const struct k3_state *state, uint32_t layer)
 {
     const struct k3_hparams *hp = state->device->hp;
     size_t index = 0;
-    for (uint32_t i = 0; i < layer; i++) index += !hp->is_mla[i];
+    for (uint32_t i = 0; i < layer; i++) index += k3_cpu_has(hp, state->device->share, i, false);
     return state->recurrent + index * k3_cpu_recurrent_floats(hp);
 }
 
@@ -38,14 +36,16 @@ size_t k3_cpu_cache_row_bytes(const struct k3_cpu_device *dev)
 static bool allocate(struct k3_state *state, size_t max_tokens)
 {
     const struct k3_hparams *hp = state->device->hp;
+    const struct k3_share *share = state->device->share;
     size_t row = k3_cpu_cache_row_bytes(state->device);
     for (uint32_t i = 0; i < hp->n_layers; i++)
-        if (!hp->is_mla[i]) state->recurrent_floats += k3_cpu_recurrent_floats(hp);
+        if (k3_cpu_has(hp, share, i, false)) state->recurrent_floats += k3_cpu_recurrent_floats(hp);
     state->recurrent = k3_buffer_alloc(state->recurrent_floats, sizeof(float));
     state->caches = calloc(hp->n_layers, sizeof *state->caches);
     bool ok = state->recurrent && state->caches;
     for (uint32_t i = 0; ok && i < hp->n_layers; i++)
-        if (hp->is_mla[i]) ok = (state->caches[i] = k3_buffer_alloc(max_tokens, row)) != NULL;
+        if (k3_cpu_has(hp, share, i, true))
+            ok = (state->caches[i] = k3_buffer_alloc(max_tokens, row)) != NULL;
     return ok;
 }
 
@@ -93,17 +93,15 @@ k3_status k3_cpu_state_save(const struct k3_state *state, size_t n_tokens, bool 
     size_t row = k3_cpu_cache_row_bytes(state->device), recurrent = state->recurrent_floats * sizeof(float);
     struct k3_saved_state *saved = calloc(1, sizeof *saved);
     if (!saved) return k3_fail_memory(err, "a copy of a session", sizeof *saved);
-    *saved = (struct k3_saved_state){
-        .n_tokens = n_tokens, .bytes = recurrent, .cache = cache, .n_layers = hp->n_layers};
+    *saved = (struct k3_saved_state){.n_tokens = n_tokens, .n_layers = hp->n_layers};
 
     bool ok = (saved->recurrent = k3_buffer_alloc(recurrent, 1)) != NULL;
     if (ok) memcpy(saved->recurrent, state->recurrent, recurrent);
     if (ok && cache) ok = (saved->caches = calloc(hp->n_layers, sizeof *saved->caches)) != NULL;
     for (uint32_t i = 0; ok && cache && n_tokens && i < hp->n_layers; i++) {
-        if (!hp->is_mla[i]) continue;
+        if (!state->caches[i]) continue;
         ok = (saved->caches[i] = k3_buffer_alloc(n_tokens, row)) != NULL;
         if (ok) memcpy(saved->caches[i], state->caches[i], n_tokens * row);
-        saved->bytes += n_tokens * row;
     }
     if (!ok) {
         k3_cpu_saved_free(saved);
@@ -127,9 +125,4 @@ void k3_cpu_saved_free(struct k3_saved_state *saved)
     free(saved->recurrent);
     free_caches(saved->caches, saved->n_layers);
     free(saved);
-}
-
-uint64_t k3_cpu_saved_bytes(const struct k3_saved_state *saved)
-{
-    return saved->bytes;
 }

@@ -9,6 +9,7 @@
 
 struct loader {
     struct k3_cpu_weights *w;
+    const struct k3_share *share;
     struct k3_dense_reader reader;
     struct k3_error *err;
 };
@@ -52,18 +53,18 @@ static k3_status load_layer(struct loader *l, uint32_t layer)
     struct k3_matrix *m = l->w->layers[layer];
     k3_status status = K3_OK;
     for (int role = K3_FIRST_LAYER_ROLE; role < K3_FIRST_EXPERT_ROLE && status == K3_OK; role++) {
-        const struct k3_gguf_tensor *t = k3_plan_tensor(l->reader.plan, layer, role);
+        const struct k3_gguf_tensor *t = k3_share_tensor(l->reader.plan, l->share, layer, role);
         if (t) status = read_tensor(l, t, role, &m[role]);
         if (t && status == K3_OK && role == K3_MLA_KV_B) status = split_kv_b(l, t, m);
     }
     return status;
 }
 
-k3_status k3_cpu_weights_load(struct k3_cpu_weights *w, const struct k3_plan *plan, k3_progress_fn progress,
-                              void *progress_ctx, struct k3_error *err)
+k3_status k3_cpu_weights_load(struct k3_cpu_weights *w, const struct k3_plan *plan,
+                              const struct k3_cpu_options *o, struct k3_error *err)
 {
     size_t n_layers = plan->hp.n_layers;
-    struct loader l = {w, k3_dense_reader(plan, progress, progress_ctx), err};
+    struct loader l = {w, o->share, k3_dense_reader(plan, o->share, o->progress, o->progress_ctx), err};
     w->max_buffers = K3_FIRST_LAYER_ROLE + n_layers * (K3_FIRST_EXPERT_ROLE + 2); /* split_kv_b makes two */
     w->buffers = calloc(w->max_buffers, sizeof *w->buffers);
     w->layers = calloc(n_layers, sizeof *w->layers);
@@ -73,7 +74,8 @@ k3_status k3_cpu_weights_load(struct k3_cpu_weights *w, const struct k3_plan *pl
     const struct k3_gguf_tensor *t;
     k3_status status = K3_OK;
     for (int role = 0; role < K3_FIRST_LAYER_ROLE && status == K3_OK; role++)
-        if ((t = k3_plan_tensor(plan, 0, role))) status = read_tensor(&l, t, role, &w->model[role]);
+        if ((t = k3_share_tensor(plan, o->share, 0, role)))
+            status = read_tensor(&l, t, role, &w->model[role]);
     for (uint32_t i = 0; i < n_layers && status == K3_OK; i++) status = load_layer(&l, i);
     return status;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test_programs.sh PROGRAMS MODELS DATA HELPERS - the programs as a user meets them. Each function test_* is a test, named by
-# what it promises; it fails when a command in it does. Results are in TAP.
+# test_programs.sh PROGRAMS MODELS DATA HELPERS [TEST...] - the programs as a user meets them. Each function test_* is a
+# test, named by what it promises; it fails when a command in it does. Results are in TAP; without TEST, of all of them.
 set -u
 programs=$1 models=$2 data=$3
 export PATH=$programs:$4:$PATH LC_ALL=C
@@ -61,7 +61,7 @@ note() {
     return 1
 }
 
-SKIP=77 # the status of a test that this machine cannot run
+SKIP=77 # the status of a test that this machine or this build cannot run
 
 # A test that needs a terminal asks for it first: some containers have none to give.
 terminal_is_possible() {
@@ -330,6 +330,34 @@ test_plan_says_what_would_do() {
         refuses "is too low" k3run -m "$tiny" --ram 50M -p a && refuses "/nowhere/x" k3tool plan -m /nowhere/x
 }
 
+test_what_a_gpu_cannot_be_asked_for_is_said() {
+    refuses "layers for the GPU: 5-2 ends before it begins" k3tool plan -m "$tiny" --gpu-layers 5-2 &&
+        refuses "layers for the GPU: the model has 6, not 999; 'all' is everything" k3run -m "$tiny" --gpu-layers 999 -p a &&
+        refuses "9.ffn is not there, the model's layers are 0-5" k3tool plan -m "$tiny" --gpu-layers 9.ffn &&
+        refuses "'' is none of all, N, A-B" k3run -m "$tiny" --gpu-layers '' -p a &&
+        refuses "--gpu: 'x' is not a whole number from 0 to 99" k3run -m "$tiny" --gpu x -p a &&
+        refuses "--vram: '12X' is no amount" k3tool plan -m "$tiny" --vram 12X || return
+    expect 0 k3tool plan -m "$tiny" --gpu 99 && says 'GPU not used: ' || return
+    expect 0 k3run -m "$tiny" --gpu 99 --raw -n 2 -p "$story" && grep -q 'the CPU computes everything' "$work/err" ||
+        note "which GPU is missing is not told"
+}
+
+test_a_model_is_divided_between_cpu_and_gpu() {
+    k3tool plan -m "$tiny" --gpu 0 | grep -q '^GPU 0, emulated' || return $SKIP
+    expect 0 k3tool plan -m "$tiny" --gpu 0 --gpu-layers 2 && quiet_err && says 'embedding,0-3' && says '4-5,head' &&
+        says 'left over' || return
+    expect 0 k3tool plan -m "$tiny" --gpu-layers 0-1,3.ffn --vram 80% --json && mv "$work/out" "$work/plan" &&
+        json_is '"0-1,3.ffn"' "$work/plan" on_gpu && json_is '"embedding,2-2,3.attention,4-5,head"' "$work/plan" on_host &&
+        json_is 214748364 "$work/plan" vram_limit_bytes || return
+    expect 0 k3tool plan -m "$tiny" --gpu 0 --vram 20M && says 'Not all on the GPU: GPU 0 (emulated): ' || return
+    refuses 'are needed for the least part of the model' k3run -m "$tiny" --vram 1K -p a &&
+        refuses 'are needed for the layers asked for' k3run -m "$tiny" --vram 20M --gpu-layers all -p a || return
+    expect 0 k3run -m "$tiny" --gpu off --raw -n 8 -p "$story" && mv "$work/out" "$work/cpu" || return
+    expect 0 k3run -m "$tiny" --gpu-layers 3 --raw -n 8 -p "$story" && same "$work/out" "$work/cpu" || return
+    expect 0 k3run -m "$tiny" --vram 20M --raw -n 8 -p "$story" && same "$work/out" "$work/cpu" &&
+        grep -q 'for the whole dense model; the CPU computes embedding,' "$work/err" || note "$(cat "$work/err")"
+}
+
 test_tokenize_and_detokenize_are_inverse() {
     printf 'Hello, world!\n\n  caf\303\251 12345 \360\237\230\200 <|open|>x' >"$work/text"
     expect 0 k3tool tokenize -m "$tiny" -f "$work/text" && quiet_err || return
@@ -577,7 +605,8 @@ test_the_manual_of_k3bench_has_every_option() {
 # ---- all of them ----
 
 seeds=0
-tests=$(declare -F | sed -n 's/^declare -f \(test_\)/\1/p')
+shift 4
+tests=$([ $# -gt 0 ] && printf '%s\n' "$@" || declare -F | sed -n 's/^declare -f \(test_\)/\1/p')
 echo "1..$(echo "$tests" | wc -l)"
 number=0 failed=0
 for name in $tests; do
@@ -585,7 +614,7 @@ for name in $tests; do
     $name
     case $? in
     0) echo "ok $number - ${name#test_}" ;;
-    "$SKIP") echo "ok $number - ${name#test_} # SKIP no terminal can be made here" ;;
+    "$SKIP") echo "ok $number - ${name#test_} # SKIP not on this machine, or not in this build" ;;
     *)
         echo "not ok $number - ${name#test_}"
         failed=1

@@ -11,9 +11,11 @@ struct k3_engine {
     uint32_t threads;               /* 0: chosen when the model is opened or planned */
     struct k3_thread_choice choice; /* of threads, from then on */
 
-    uint32_t context;          /* most tokens in a session; 0: chosen */
-    bool exact;                /* f32 arithmetic */
-    int gpu;                   /* as k3_model_options has it */
+    uint32_t context; /* most tokens in a session; 0: chosen */
+    bool exact;       /* f32 arithmetic */
+    int gpu;          /* as k3_model_options has it, and so is what follows */
+    const char *gpu_layers;
+    struct k3_amount vram;     /* bytes of the GPU's memory, or a part of it; 0: chosen */
     struct k3_amount ram;      /* bytes of host memory; 0: chosen */
     struct k3_amount slots;    /* experts in memory; 0: as memory allows */
     int io, direct, lookahead; /* enum k3_io, enum k3_direct, enum k3_lookahead */
@@ -31,7 +33,11 @@ struct k3_engine {
     {K3_OPTION_FLAG, 0, "exact", &(engine).exact, 0, 0, NULL, \
      "reference arithmetic: activations and cache in f32; slower"}, \
     {K3_OPTION_GPU, 0, "gpu", &(engine).gpu, 0, 99, "auto|off|N", \
-     "GPU that computes all but the experts (default: auto, the one\nwith most memory, if the model fits into it)"}, \
+     "GPU that computes all but the experts, or as much of it as it\nhas memory for (default: auto, the one with most free memory)"}, \
+    {K3_OPTION_TEXT, 0, "gpu-layers", &(engine).gpu_layers, 0, 0, "N|LIST|all", \
+     "what is on the GPU: the last N layers and the head, or all, or\nexactly what LIST names, such as 0-5,9.attention,embedding,head\n(default: what fits, the last layers first)"}, \
+    {K3_OPTION_AMOUNT, 0, "vram", &(engine).vram, 0, 0, "SIZE", \
+     "memory of the GPU to stay below, such as 24G or 80%\n(default: 0, most of what is free)"}, \
     {K3_OPTION_AMOUNT, 0, "ram", &(engine).ram, 0, 0, "SIZE", \
      "memory to stay below, such as 512M, 24G or 60%\n(default: 0, most of what is available)"}, \
     {K3_OPTION_AMOUNT, 0, "slots", &(engine).slots, 0, 0, "N|P%", \

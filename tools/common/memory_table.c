@@ -16,19 +16,21 @@ static void add_line(char *out, const char *what, uint64_t bytes, const char *re
 static void add_gpu(char *out, const struct k3_memory_plan *m)
 {
     size_t n = strlen(out);
+    uint64_t sum = m->vram_dense + m->vram_scratch + m->vram_sessions;
     snprintf(out + n, K3_MEMORY_TABLE_MAX - n, "GPU %d, %s\n", m->gpu, m->gpu_name);
-    add_line(out, "dense weights", m->vram_dense, "");
+    add_line(out, "dense weights", m->vram_dense, m->on_gpu);
     add_line(out, "activations", m->vram_scratch, "");
     add_line(out, "sessions", m->vram_sessions, "");
-    add_line(out, "sum", m->vram_dense + m->vram_scratch + m->vram_sessions, "");
+    add_line(out, "sum", sum, "");
     add_line(out, "limit", m->vram_limit, "");
+    add_line(out, "left over", m->vram_limit - sum, "");
 }
 
 const char *k3_memory_table(const struct k3_memory_plan *m, char out[K3_MEMORY_TABLE_MAX])
 {
     char remark[160] = "", count[K3_NUMBER_MAX], all[K3_NUMBER_MAX], each[K3_NUMBER_MAX];
     snprintf(out, K3_MEMORY_TABLE_MAX, "Memory\n");
-    add_line(out, "dense weights", m->dense, "");
+    add_line(out, "dense weights", m->dense, m->gpu < 0 ? "" : m->on_host);
     snprintf(remark, sizeof remark, "batches of %s tokens", k3_format_count(m->batch, count));
     add_line(out, "activations", m->scratch, remark);
     snprintf(remark, sizeof remark, "%s tokens", k3_format_count(m->context, count));

@@ -4,7 +4,7 @@
 
 #include <k3/k3.h>
 
-#define K3_MEMORY_TABLE_MAX 1024
+#define K3_MEMORY_TABLE_MAX 2048
 
 /* Whole lines. Returns `out`. */
 const char *k3_memory_table(const struct k3_memory_plan *memory, char out[K3_MEMORY_TABLE_MAX]);
