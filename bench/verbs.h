@@ -6,6 +6,7 @@
 int k3_verb_decode(int argc, char **argv);
 int k3_verb_prefill(int argc, char **argv);
 int k3_verb_floats(int argc, char **argv);
+int k3_verb_gpu(int argc, char **argv);
 int k3_verb_kernels(int argc, char **argv);
 int k3_verb_model_of(int argc, char **argv);
 int k3_verb_plot(int argc, char **argv);

@@ -194,6 +194,12 @@ void k3_gpu_mla_scores(const struct k3_gpu_mla *mla, const float *absorbed, cons
 void k3_gpu_mla_values(const struct k3_gpu_mla *mla, float *scores, float *groups, float *z,
                        const struct k3_gpu_acts *acts, k3_stream stream);
 
+/* ---- limits ---- */
+
+/* Keeps the matrix units busy: n_blocks of 256 threads, each with `steps` rounds of products. out: [n_blocks * 256].
+ * Returns the multiply-adds that this makes. */
+double k3_gpu_matrix_rate(size_t n_blocks, unsigned steps, int *out, k3_stream stream);
+
 #ifdef __cplusplus
 }
 #endif
