@@ -1,6 +1,8 @@
-/* Whole models on the emulated GPU: the bits of the CPU, in batches and token by token, and after going back. */
+/* Whole models on the GPU, emulated or not: the bits of the CPU, in batches and token by token, and after going back. */
 #include "reference.h"
 #include "runs.h"
+
+#include "gpu/gpu.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -99,5 +101,11 @@ int main(void)
         cmocka_unit_test(a_session_goes_back_as_on_the_cpu),
         cmocka_unit_test(what_the_gpu_cannot_do_is_said_and_left_to_the_cpu),
     };
+    struct k3_gpu gpu;
+    struct k3_error err;
+    if (k3_gpu_backend()->find(0, &gpu, &err) != K3_OK) {
+        puts(err.message);
+        return 77;
+    }
     return cmocka_run_group_tests_name("models on the GPU", tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "quant/quant_internal.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct k3_compute cpu;
@@ -36,6 +37,13 @@ int free_arrays(void **state)
     while (n_device) k3_simt_free(device_arrays[--n_device]);
     while (n_host) free(host_arrays[--n_host]);
     return k3_simt_report() != NULL;
+}
+
+bool have_device(void)
+{
+    const char *missing = k3_simt_missing();
+    if (missing) printf("There is no GPU: %s\n", missing);
+    return !missing;
 }
 
 /* ---- arrays ---- */

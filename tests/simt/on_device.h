@@ -51,4 +51,10 @@ struct k3_gpu_acts unwritten_acts(size_t n, size_t cols);
 /* The rounded values are what the CPU makes of n values, whole blocks. */
 void same_rounded(const struct k3_gpu_acts *acts, const float *values, size_t n);
 
+/* Whether there is a device; says so if there is none, and then the tests are skipped: exit status 77. */
+bool have_device(void);
+
+#define RUN_KERNEL_TESTS(name, tests)                                                                        \
+    (have_device() ? cmocka_run_group_tests_name(name, tests, start_cpu, stop_cpu) : 77)
+
 #endif

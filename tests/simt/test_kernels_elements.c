@@ -113,5 +113,5 @@ int main(void)
         KERNEL_TEST(gates_and_sums_have_the_bits_of_the_cpu),
         KERNEL_TEST(what_a_product_takes_next_is_rounded),
     };
-    return cmocka_run_group_tests_name("elements on the device", tests, start_cpu, stop_cpu);
+    return RUN_KERNEL_TESTS("elements on the device", tests);
 }

@@ -177,5 +177,5 @@ int main(void)
         KERNEL_TEST(chunks_have_the_bits_of_the_cpu),
         KERNEL_TEST(the_strongest_decay_does_not_overflow),
     };
-    return cmocka_run_group_tests_name("KDA on the device", tests, start_cpu, stop_cpu);
+    return RUN_KERNEL_TESTS("KDA on the device", tests);
 }

@@ -154,5 +154,5 @@ int main(void)
         KERNEL_TEST(tokens_of_a_batch_see_what_came_before_them),
         KERNEL_TEST(products_by_heads_are_those_of_each_head),
     };
-    return cmocka_run_group_tests_name("MLA on the device", tests, start_cpu, stop_cpu);
+    return RUN_KERNEL_TESTS("MLA on the device", tests);
 }

@@ -193,5 +193,5 @@ int main(void)
         KERNEL_TEST(several_products_of_one_input_are_those_of_each),
         KERNEL_TEST(products_are_added_to_what_is_there),
     };
-    return cmocka_run_group_tests_name("q8_0 on the device", tests, start_cpu, stop_cpu);
+    return RUN_KERNEL_TESTS("q8_0 on the device", tests);
 }

@@ -74,5 +74,5 @@ int main(void)
         KERNEL_TEST(the_lower_index_wins_a_tie),
         KERNEL_TEST(every_place_has_an_expert_whatever_the_scores),
     };
-    return cmocka_run_group_tests_name("the router on the device", tests, start_cpu, stop_cpu);
+    return RUN_KERNEL_TESTS("the router on the device", tests);
 }

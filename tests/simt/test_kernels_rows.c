@@ -182,5 +182,5 @@ int main(void)
         KERNEL_TEST(mixes_at_the_dimensions_of_k3),
         KERNEL_TEST(f32_products_have_the_bits_of_the_cpu),
     };
-    return cmocka_run_group_tests_name("rows on the device", tests, start_cpu, stop_cpu);
+    return RUN_KERNEL_TESTS("rows on the device", tests);
 }

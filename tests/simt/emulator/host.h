@@ -1,4 +1,5 @@
-/* host.h - the emulated GPU as its host sees it: memory, and reports of what kernels did wrong.
+/* host.h - the emulated GPU as its host sees it: memory, and reports of what kernels did wrong. device_host.c has the
+ * same for a real one, as far as that can.
  *
  * A launch runs to its end before it returns. The first mistake of a kernel becomes a report: one sentence that
  * names kernel, place in the source, block, thread, array and index. From then on nothing runs, until the report
@@ -12,6 +13,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Why there is no device to run anything on, or NULL. */
+const char *k3_simt_missing(void);
 
 /* Device memory: filled with 0xff, and reading it is a mistake until it is written. Never fails softly. */
 void *k3_simt_alloc(const char *name, size_t bytes);
