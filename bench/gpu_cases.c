@@ -38,8 +38,8 @@ k3_status k3_gpu_lab_open(int number, size_t pool_bytes, struct k3_gpu_lab *lab,
     if (status != K3_OK) return status;
     k3_gpu_select(gpu->index);
     *lab = (struct k3_gpu_lab){.tiny = k3_gpu_is_emulated(), .pool_bytes = pool_bytes};
-    if (lab->tiny) lab->pool_bytes = 1 << 20;
-    lab->array_bytes = lab->pool_bytes / 64;
+    if (lab->tiny) lab->pool_bytes = 8 << 20;
+    lab->array_bytes = lab->pool_bytes / 32;
     lab->stream = k3_gpu_stream_create();
     lab->pool = k3_gpu_alloc("pool", lab->pool_bytes);
     lab->activations = k3_gpu_alloc("activations", K3_GPU_LAB_ARRAYS * lab->array_bytes);

@@ -17,7 +17,7 @@ struct k3_gpu_lab {
 
 #define K3_GPU_LAB_ARRAYS 10
 
-/* K3_ERR_UNSUPPORTED: no GPU. Takes about `pool_bytes` and a tenth more of its memory. */
+/* K3_ERR_UNSUPPORTED: no GPU. Takes `pool_bytes` and a third more of its memory. */
 k3_status k3_gpu_lab_open(int number, size_t pool_bytes, struct k3_gpu_lab *lab, struct k3_gpu *gpu,
                           struct k3_error *err);
 void k3_gpu_lab_close(struct k3_gpu_lab *lab);

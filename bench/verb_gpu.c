@@ -70,7 +70,7 @@ static k3_status measure(struct k3_gpu_lab *lab, uint32_t repetitions, struct me
 {
     for (uint32_t r = 0; r <= repetitions; r++)
         for (size_t i = 0; k3_gpu_cases[i].name; i++) {
-            double rate;
+            double rate = 0;
             k3_status status = take_sample(lab, &k3_gpu_cases[i], &all[i], &rate, err);
             if (status != K3_OK) return status;
             if (r) k3_samples_add(&all[i].rate, rate); /* the first one warms up */
@@ -110,10 +110,8 @@ static k3_status report(const struct options *o, const struct k3_gpu_lab *lab, c
         {"spread", "spread %", 9, 1, 100},
         {0},
     };
-    json_t *all =
-        json_pack("{s:{s:s, s:b, s:I, s:I, s:I}, s:O}", "gpu", "name", gpu->name, "emulated", lab->tiny,
-                  "bytes", (json_int_t)gpu->bytes, "pcie_width", (json_int_t)gpu->pcie.width,
-                  "pcie_max_width", (json_int_t)gpu->pcie.max_width, "rows", rows);
+    json_t *all = json_pack("{s:{s:s, s:b, s:I}, s:O}", "gpu", "name", gpu->name, "emulated", lab->tiny,
+                            "bytes", (json_int_t)gpu->bytes, "rows", rows);
     if (!all) return k3_fail_memory(err, "the results", 0);
     k3_status status = K3_OK;
     if (o->report.json) status = k3_report_json(all, err);

@@ -78,7 +78,7 @@ on_terminal() {
 test_help_and_version_go_to_standard_output() {
     local program
     for program in k3run k3tool 'k3tool plan' 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' 'k3tool synth' 'k3tool routing' k3bench \
-        'k3bench decode' 'k3bench prefill' 'k3bench policy' 'k3bench io' 'k3bench kernels' 'k3bench floats' 'k3bench model-of' 'k3bench plot'; do
+        'k3bench decode' 'k3bench prefill' 'k3bench policy' 'k3bench io' 'k3bench kernels' 'k3bench floats' 'k3bench gpu' 'k3bench model-of' 'k3bench plot'; do
         # shellcheck disable=SC2086
         expect 0 $program --help && says Usage && quiet_err || return
     done
@@ -106,6 +106,7 @@ test_mistakes_in_options_are_told_in_one_sentence() {
         refuses "--lookahead: 'maybe' is none of auto|on|off" k3run --lookahead maybe &&
         refuses "'x' is not a whole number" k3run -p a -n x &&
         refuses "0 is not between 1" k3run -p a -n 0 &&
+        refuses "0 is not between 1" k3bench gpu -r 0 &&
         refuses "is not between" k3run -p a -n 99999999999999999999 &&
         refuses "'0x' is not a whole number" k3run -p a -t 0x &&
         refuses "'-1' is not a whole number" k3run -p a -t -1 &&
