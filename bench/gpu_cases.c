@@ -100,68 +100,68 @@ static struct k3_gpu_q8_0 matrix(struct k3_gpu_lab *lab, size_t rows, size_t col
 
 /* ---- limits ---- */
 
-static struct k3_gpu_work copy(struct k3_gpu_lab *lab, size_t tokens)
+static struct k3_gpu_moved copy(struct k3_gpu_lab *lab, size_t tokens)
 {
     (void)tokens;
     size_t half = lab->pool_bytes / 2;
     k3_gpu_copy(lab->pool + half, lab->pool, half, lab->stream);
-    return (struct k3_gpu_work){2 * (double)half, 0};
+    return (struct k3_gpu_moved){2 * (double)half, 0};
 }
 
-static struct k3_gpu_work matrix_units(struct k3_gpu_lab *lab, size_t tokens)
+static struct k3_gpu_moved matrix_units(struct k3_gpu_lab *lab, size_t tokens)
 {
     (void)tokens;
     size_t blocks = lab->tiny ? 1 : 2048;
-    return (struct k3_gpu_work){
+    return (struct k3_gpu_moved){
         0, k3_gpu_matrix_rate(blocks, lab->tiny ? 2 : 4096, from_pool(lab, blocks * 1024), lab->stream)};
 }
 
 /* ---- products ---- */
 
-static struct k3_gpu_work multiply_as(struct k3_gpu_lab *lab, size_t rows, size_t cols, size_t n)
+static struct k3_gpu_moved multiply_as(struct k3_gpu_lab *lab, size_t rows, size_t cols, size_t n)
 {
     struct k3_gpu_q8_0 w = matrix(lab, rows, cols);
     struct k3_gpu_acts x = acts(lab);
     k3_gpu_multiply_q8_0(&w, &x, n, array(lab, 0), lab->stream);
     double weights = (double)rows * (double)cols, values = (double)n * (double)(cols + rows);
-    return (struct k3_gpu_work){q8_0_bytes(weights) + acts_bytes((double)(n * cols)) +
-                                    4 * (values - (double)(n * cols)),
-                                weights * (double)n};
+    return (struct k3_gpu_moved){q8_0_bytes(weights) + acts_bytes((double)(n * cols)) +
+                                     4 * (values - (double)(n * cols)),
+                                 weights * (double)n};
 }
 
-static struct k3_gpu_work multiply(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved multiply(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     return multiply_as(lab, s->heads * s->dim, s->width, n);
 }
 
-static struct k3_gpu_work head(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved head(struct k3_gpu_lab *lab, size_t n)
 {
     return multiply_as(lab, of(lab)->vocab / 2, of(lab)->width, n);
 }
 
-static struct k3_gpu_work multiply_heads(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved multiply_heads(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     struct k3_gpu_q8_0 w = matrix(lab, s->heads * s->dim, s->rank);
     struct k3_gpu_acts x = acts(lab);
     k3_gpu_multiply_heads_q8_0(&w, &x, s->heads, n, array(lab, 0), lab->stream);
     double weights = (double)(s->heads * s->dim * s->rank), outer = (double)(n * s->heads);
-    return (struct k3_gpu_work){q8_0_bytes(weights) + acts_bytes(outer * (double)s->rank) +
-                                    4 * outer * (double)s->dim,
-                                weights * (double)n};
+    return (struct k3_gpu_moved){q8_0_bytes(weights) + acts_bytes(outer * (double)s->rank) +
+                                     4 * outer * (double)s->dim,
+                                 weights * (double)n};
 }
 
-static struct k3_gpu_work router(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved router(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     const float *w = from_pool(lab, s->experts * s->width * sizeof *w);
     k3_gpu_multiply_f32(w, s->experts, s->width, array(lab, 0), n, array(lab, 1), lab->stream);
     double weights = (double)(s->experts * s->width);
-    return (struct k3_gpu_work){4 * (weights + (double)(n * (s->width + s->experts))), weights * (double)n};
+    return (struct k3_gpu_moved){4 * (weights + (double)(n * (s->width + s->experts))), weights * (double)n};
 }
 
-static struct k3_gpu_work rows(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved rows(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     struct k3_gpu_q8_0 table = matrix(lab, 16, s->width);
@@ -170,42 +170,42 @@ static struct k3_gpu_work rows(struct k3_gpu_lab *lab, size_t n)
     k3_gpu_put(array(lab, 1), ids, n * sizeof *ids, lab->stream);
     k3_gpu_rows_q8_0(&table, array(lab, 1), n, array(lab, 0), lab->stream);
     double values = (double)(n * s->width);
-    return (struct k3_gpu_work){q8_0_bytes(values) + 4 * values, 0};
+    return (struct k3_gpu_moved){q8_0_bytes(values) + 4 * values, 0};
 }
 
-static struct k3_gpu_work round_q8_0(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved round_q8_0(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     struct k3_gpu_acts to = acts(lab);
     k3_gpu_round_q8_0(array(lab, 0), n, s->width, s->width, &to, lab->stream);
     double values = (double)(n * s->width);
-    return (struct k3_gpu_work){4 * values + acts_bytes(values), 0};
+    return (struct k3_gpu_moved){4 * values + acts_bytes(values), 0};
 }
 
 /* ---- rows ---- */
 
-static struct k3_gpu_work rms_norm(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved rms_norm(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     struct k3_gpu_acts to = acts(lab);
     k3_gpu_rms_norm(array(lab, 0), array(lab, 1), 1e-5f, n, s->width, s->width, NULL, array(lab, 2), &to,
                     lab->stream);
     double values = (double)(n * s->width);
-    return (struct k3_gpu_work){8 * values + 4 * (double)s->width + acts_bytes(values), 0};
+    return (struct k3_gpu_moved){8 * values + 4 * (double)s->width + acts_bytes(values), 0};
 }
 
 /* The norm of each head, and the output gate. */
-static struct k3_gpu_work head_norm(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved head_norm(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     struct k3_gpu_acts to = acts(lab);
     k3_gpu_rms_norm(array(lab, 0), array(lab, 1), 1e-5f, n * s->heads, s->dim, s->dim, array(lab, 2),
                     array(lab, 0), &to, lab->stream);
     double values = (double)(n * s->heads * s->dim);
-    return (struct k3_gpu_work){12 * values + acts_bytes(values), 0};
+    return (struct k3_gpu_moved){12 * values + acts_bytes(values), 0};
 }
 
-static struct k3_gpu_work mix(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved mix(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     struct k3_gpu_acts to = acts(lab);
@@ -222,45 +222,45 @@ static struct k3_gpu_work mix(struct k3_gpu_lab *lab, size_t n)
                               .acts = &to};
     k3_gpu_mix(&m, lab->stream);
     double values = (double)(n * s->width);
-    return (struct k3_gpu_work){
+    return (struct k3_gpu_moved){
         4 * values * (double)(s->bank + 2) + 8 * (double)s->width + acts_bytes(values), 0};
 }
 
-static struct k3_gpu_work situ(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved situ(struct k3_gpu_lab *lab, size_t n)
 {
     size_t values = n * of(lab)->shared;
     struct k3_gpu_acts to = acts(lab);
     k3_gpu_situ(array(lab, 0), array(lab, 1), 4, 25, values, &to, lab->stream);
-    return (struct k3_gpu_work){12 * (double)values + acts_bytes((double)values), 0};
+    return (struct k3_gpu_moved){12 * (double)values + acts_bytes((double)values), 0};
 }
 
-static struct k3_gpu_work gate(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved gate(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     size_t values = n * s->heads * s->dim;
     struct k3_gpu_acts to = acts(lab);
     k3_gpu_gate(array(lab, 0), array(lab, 1), values, &to, lab->stream);
-    return (struct k3_gpu_work){12 * (double)values + acts_bytes((double)values), 0};
+    return (struct k3_gpu_moved){12 * (double)values + acts_bytes((double)values), 0};
 }
 
-static struct k3_gpu_work add(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved add(struct k3_gpu_lab *lab, size_t n)
 {
     size_t values = n * of(lab)->width;
     k3_gpu_add(array(lab, 0), array(lab, 1), values, lab->stream);
-    return (struct k3_gpu_work){12 * (double)values, 0};
+    return (struct k3_gpu_moved){12 * (double)values, 0};
 }
 
-static struct k3_gpu_work route(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved route(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     k3_gpu_route(array(lab, 0), array(lab, 1), n, s->experts, s->top_k, 1, 1, array(lab, 2), array(lab, 3),
                  lab->stream);
-    return (struct k3_gpu_work){8 * (double)(n * s->experts) + 8 * (double)(n * s->top_k), 0};
+    return (struct k3_gpu_moved){8 * (double)(n * s->experts) + 8 * (double)(n * s->top_k), 0};
 }
 
 /* ---- KDA ---- */
 
-static struct k3_gpu_work kda_prepare(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved kda_prepare(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     size_t width = s->heads * s->dim;
@@ -270,6 +270,8 @@ static struct k3_gpu_work kda_prepare(struct k3_gpu_lab *lab, size_t n)
                              .n_taps = TAPS,
                              .history = from_pool(lab, 3 * (TAPS - 1) * width * sizeof(float)),
                              .alpha = array(lab, 6),
+                             .low = array(lab, 10),
+                             .f_b = matrix(lab, width, s->dim),
                              .beta = array(lab, 7),
                              .a = array(lab, 8),
                              .dt = array(lab, 9),
@@ -282,17 +284,20 @@ static struct k3_gpu_work kda_prepare(struct k3_gpu_lab *lab, size_t n)
     }
     k3_gpu_kda_prepare(&kda, lab->stream);
     double values = (double)(n * width);
-    return (struct k3_gpu_work){4 * (8 * values + (double)width * (3 * TAPS + 6 * (TAPS - 1) + 1)), 0};
+    /* q, k, v in and out, the decay out; taps, and history in and out. */
+    double floats = 7 * values + (double)width * (3 * TAPS + 6 * (TAPS - 1));
+    return (struct k3_gpu_moved){4 * floats + q8_0_bytes((double)(width * s->dim)),
+                                 (double)(n * width * s->dim)};
 }
 
-static struct k3_gpu_work kda_recur(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved kda_recur(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     size_t state = s->heads * s->dim * s->dim;
     k3_gpu_kda_recur(array(lab, 0), array(lab, 1), array(lab, 2), array(lab, 3), array(lab, 4), n, s->heads,
                      s->dim, from_pool(lab, state * sizeof(float)), array(lab, 5), lab->stream);
-    return (struct k3_gpu_work){8 * (double)state + 20 * (double)(n * s->heads * s->dim),
-                                4 * (double)(n * state)};
+    return (struct k3_gpu_moved){8 * (double)state + 20 * (double)(n * s->heads * s->dim),
+                                 4 * (double)(n * state)};
 }
 
 /* ---- MLA ---- */
@@ -311,24 +316,25 @@ static struct k3_gpu_mla mla_after(struct k3_gpu_lab *lab, size_t position)
 }
 
 /* `tokens` are those before; they are read by one that follows. Its group sums come behind the scores. */
-static struct k3_gpu_work mla(struct k3_gpu_lab *lab, size_t tokens)
+static struct k3_gpu_moved mla(struct k3_gpu_lab *lab, size_t tokens)
 {
     struct k3_gpu_mla m = mla_after(lab, tokens);
     size_t keys = m.position + 1, row = m.kv_rank + m.pe_dim;
     float *scores = from_pool(lab, m.n_heads * (keys + k3_gpu_mla_group_floats(keys)) * sizeof *scores);
     float *groups = scores + m.n_heads * keys;
     k3_gpu_mla_scores(&m, array(lab, 0), array(lab, 1), scores, groups, lab->stream);
-    k3_gpu_mla_values(&m, scores, groups, array(lab, 2), lab->stream);
-    return (struct k3_gpu_work){2.0 * 2 * (double)(keys * row) + 16.0 * (double)(m.n_heads * keys),
-                                (double)(m.n_heads * keys * (2 * m.kv_rank + m.pe_dim))};
+    struct k3_gpu_acts to = acts(lab);
+    k3_gpu_mla_values(&m, scores, groups, array(lab, 2), &to, lab->stream);
+    return (struct k3_gpu_moved){2.0 * 2 * (double)(keys * row) + 16.0 * (double)(m.n_heads * keys),
+                                 (double)(m.n_heads * keys * (2 * m.kv_rank + m.pe_dim))};
 }
 
-static struct k3_gpu_work mla_store(struct k3_gpu_lab *lab, size_t n)
+static struct k3_gpu_moved mla_store(struct k3_gpu_lab *lab, size_t n)
 {
     const struct sizes *s = of(lab);
     size_t width = s->rank + s->pe;
     k3_gpu_mla_store(array(lab, 0), n, width, 0, from_pool(lab, n * width * sizeof(uint16_t)), lab->stream);
-    return (struct k3_gpu_work){6 * (double)(n * width), 0};
+    return (struct k3_gpu_moved){6 * (double)(n * width), 0};
 }
 
 const struct k3_gpu_case k3_gpu_cases[] = {

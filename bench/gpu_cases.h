@@ -15,7 +15,7 @@ struct k3_gpu_lab {
     size_t array_bytes;
 };
 
-#define K3_GPU_LAB_ARRAYS 10
+#define K3_GPU_LAB_ARRAYS 11
 
 /* K3_ERR_UNSUPPORTED: no GPU. Takes `pool_bytes` and a third more of its memory. */
 k3_status k3_gpu_lab_open(int number, size_t pool_bytes, struct k3_gpu_lab *lab, struct k3_gpu *gpu,
@@ -26,13 +26,13 @@ void k3_gpu_lab_close(struct k3_gpu_lab *lab);
 const char *k3_gpu_lab_wait(const struct k3_gpu_lab *lab);
 
 /* One kernel and one number of tokens. run launches it once and returns what that moves and multiplies; at least. */
-struct k3_gpu_work {
+struct k3_gpu_moved {
     double bytes, multiply_adds;
 };
 struct k3_gpu_case {
     const char *name;
     size_t tokens;
-    struct k3_gpu_work (*run)(struct k3_gpu_lab *lab, size_t tokens);
+    struct k3_gpu_moved (*run)(struct k3_gpu_lab *lab, size_t tokens);
     bool on_matrix_units; /* its limit; otherwise it is the memory's rate */
 };
 

@@ -22,9 +22,9 @@ struct options {
 };
 
 struct measured {
-    struct k3_gpu_work work; /* of a launch */
-    struct k3_samples rate;  /* launches a second */
-    size_t launches;         /* of a sample; 0: not known yet */
+    struct k3_gpu_moved moved; /* by a launch */
+    struct k3_samples rate;    /* launches a second */
+    size_t launches;           /* of a sample; 0: not known yet */
 };
 
 static k3_status parse_options(int argc, char **argv, struct options *o, struct k3_error *err)
@@ -55,7 +55,7 @@ static k3_status take_sample(struct k3_gpu_lab *lab, const struct k3_gpu_case *c
     for (bool known = m->launches > 0;; known = true) {
         if (!m->launches) m->launches = 1;
         uint64_t start = k3_now_ns();
-        for (size_t i = 0; i < m->launches; i++) m->work = c->run(lab, c->tokens);
+        for (size_t i = 0; i < m->launches; i++) m->moved = c->run(lab, c->tokens);
         const char *problem = k3_gpu_lab_wait(lab);
         if (problem) return k3_fail(err, K3_ERR_IO, "%s on the GPU: %s", c->name, problem);
         double taken = (double)(k3_now_ns() - start + 1) / 1e9;
@@ -84,11 +84,11 @@ static k3_status measure(struct k3_gpu_lab *lab, uint32_t repetitions, struct me
 static json_t *row_json(const struct k3_gpu_case *c, const struct measured *m,
                         const struct measured limits[2])
 {
-    double median = k3_samples_median(&m->rate), bytes = median * m->work.bytes;
-    double multiply_adds = median * m->work.multiply_adds;
+    double median = k3_samples_median(&m->rate), bytes = median * m->moved.bytes;
+    double multiply_adds = median * m->moved.multiply_adds;
     double share = c->on_matrix_units
-                       ? multiply_adds / (k3_samples_median(&limits[1].rate) * limits[1].work.multiply_adds)
-                       : bytes / (k3_samples_median(&limits[0].rate) * limits[0].work.bytes);
+                       ? multiply_adds / (k3_samples_median(&limits[1].rate) * limits[1].moved.multiply_adds)
+                       : bytes / (k3_samples_median(&limits[0].rate) * limits[0].moved.bytes);
     return json_pack("{s:s, s:I, s:f, s:f, s:f, s:s, s:f, s:f, s:I}", "name", c->name, "tokens",
                      (json_int_t)c->tokens, "seconds", 1 / median, "bytes_per_s", bytes,
                      "multiply_adds_per_s", multiply_adds, "limit",
