@@ -42,6 +42,9 @@ static k3_status print_json(const char *path, const struct k3_memory_plan *m, st
         {"vram_session_bytes", m->vram_sessions},
         {"vram_limit_bytes", m->vram_limit},
         {"vram_left_bytes", m->vram_limit - m->vram_dense - m->vram_scratch - m->vram_sessions},
+        {"pcie_generation", m->pcie_generation},
+        {"pcie_width", m->pcie_width},
+        {"pcie_max_width", m->pcie_max_width},
     };
     json_t *object = json_object();
     bool failed = !add_text(object, "model", path) || !add_text(object, "on_gpu", m->on_gpu) ||

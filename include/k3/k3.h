@@ -95,6 +95,7 @@ struct k3_memory_plan {
     /* What a GPU has of dense weights and sessions is not in the above, and what it has not is not in the below. */
     int gpu; /* its number; -1: none */
     char gpu_name[64];
+    uint32_t pcie_generation, pcie_width, pcie_max_width; /* of its link: lanes in use, that it has; 0: not known */
     char no_gpu[K3_MESSAGE_MAX]; /* why it has not everything, or "" if that is nothing to wonder at */
     uint64_t vram_limit;         /* of its memory, what follows stays below it */
     uint64_t vram_dense, vram_scratch, vram_sessions;
@@ -138,6 +139,7 @@ struct k3_model_options {
     enum k3_io io;
     enum k3_direct direct;
     enum k3_lookahead lookahead;
+    bool verify; /* what is uploaded to a GPU is read back and compared: loading takes longer */
     k3_progress_fn progress; /* of loading, in bytes; may be NULL */
     void *progress_ctx;
 };

@@ -175,6 +175,9 @@ static k3_status place(struct request *r, struct k3_memory_plan *m, struct k3_er
         m->gpu = p->gpu.index;
         m->vram_limit = p->vram_limit;
         memcpy(m->gpu_name, p->gpu.name, sizeof m->gpu_name);
+        m->pcie_generation = p->gpu.link.generation;
+        m->pcie_width = p->gpu.link.width;
+        m->pcie_max_width = p->gpu.link.max_width;
     }
     k3_share_format(&p->on_gpu, n_layers, m->on_gpu, sizeof m->on_gpu);
     k3_share_format(&p->on_host, n_layers, m->on_host, sizeof m->on_host);

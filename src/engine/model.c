@@ -54,10 +54,10 @@ static k3_status open_host(struct k3_model *model, const struct k3_model_options
     return status;
 }
 
-static k3_status open_gpu(struct k3_model *model, struct loading *loading, struct k3_error *err)
+static k3_status open_gpu(struct k3_model *model, bool verify, struct loading *loading, struct k3_error *err)
 {
     const struct k3_placement *p = &model->placement;
-    struct k3_gpu_options options = {model->memory.batch, show_loading, loading, &p->on_gpu};
+    struct k3_gpu_options options = {model->memory.batch, show_loading, loading, &p->on_gpu, verify};
     return p->backend->create(model->plan, &p->gpu, &options, &model->on_gpu, err);
 }
 
@@ -71,7 +71,7 @@ static k3_status open_device(struct k3_model *model, const struct k3_model_optio
     struct k3_compute *compute = &model->compute;
     k3_status status = K3_OK;
     if (!p->backend || p->is_split) status = open_host(model, o, &loading, err);
-    if (status == K3_OK && p->backend) status = open_gpu(model, &loading, err);
+    if (status == K3_OK && p->backend) status = open_gpu(model, o->verify, &loading, err);
     if (status == K3_OK && p->is_split)
         status = k3_split_create(model->on_host, model->on_gpu, &p->on_gpu, hp, batch, &model->split, err);
     if (status != K3_OK) return status;
@@ -86,6 +86,11 @@ static k3_status open_device(struct k3_model *model, const struct k3_model_optio
 /* What else than the CPU there is, and why not more of it. */
 static void log_placement(const struct k3_memory_plan *m)
 {
+    if (m->gpu >= 0 && m->pcie_width && m->pcie_width < m->pcie_max_width)
+        k3_log(
+            "GPU %d (%s) is connected by %u of its %u PCIe lanes: loading and prefill take longer than in a "
+            "slot that has all of them",
+            m->gpu, m->gpu_name, m->pcie_width, m->pcie_max_width);
     if (!m->no_gpu[0]) return;
     if (m->gpu < 0)
         k3_log("%s; the CPU computes everything", m->no_gpu);

@@ -6,6 +6,7 @@
 #ifndef K3_GPU_GPU_H
 #define K3_GPU_GPU_H
 
+#include "base/pcie.h"
 #include "model/device.h"
 
 /* A device that was found. */
@@ -13,6 +14,7 @@ struct k3_gpu {
     int index;
     char name[64];
     uint64_t bytes, free_bytes; /* of its memory, when it was found */
+    struct k3_pcie link;
 };
 
 #define K3_GPU_BEST (-1)
@@ -30,6 +32,7 @@ struct k3_gpu_options {
     k3_progress_fn progress; /* of reading weights, in bytes; may be NULL */
     void *progress_ctx;
     const struct k3_share *share; /* NULL: the whole model */
+    bool verify; /* weights are read back from the device and compared */
 };
 
 struct k3_gpu_backend {

@@ -14,7 +14,7 @@ bool k3_gpu_is_emulated(void);
 /* The number of devices; 0 and `why` in words when there is none. */
 int k3_gpu_count(const char **why);
 
-/* Fills in name and memory of the device `gpu->index`; false if it cannot be used. */
+/* Fills in name, memory and link of the device `gpu->index`; false if it cannot be used. */
 bool k3_gpu_describe(struct k3_gpu *gpu);
 
 /* From now on this thread works with that device. */

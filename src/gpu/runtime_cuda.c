@@ -34,6 +34,9 @@ bool k3_gpu_describe(struct k3_gpu *gpu)
     snprintf(gpu->name, sizeof gpu->name, "%.*s", (int)sizeof gpu->name - 1, properties.name);
     gpu->bytes = bytes;
     gpu->free_bytes = free_bytes;
+    char address[32];
+    if (cudaDeviceGetPCIBusId(address, sizeof address, gpu->index) == cudaSuccess)
+        gpu->link = k3_pcie_link(K3_PCIE_DEVICES, address);
     return true;
 }
 

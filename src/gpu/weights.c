@@ -2,7 +2,10 @@
  *
  * q8_0 goes as it is in the file, in pieces through memory of the host that the device copies from by itself, and is
  * taken apart there (split_q8_0.cu); while a piece is under way the next one is read. Everything else is small where
- * matrices are q8_0: it is read whole, checked and made f32 on the host. */
+ * matrices are q8_0: it is read whole, checked and made f32 on the host.
+ *
+ * To verify is to read back what lies in device memory in the end, and to compare every byte with what was read from
+ * the file: a checksum could miss something, and the bus is faster than the drive. */
 #include "gpu/gpu_internal.h"
 
 #include "base/memory.h"
@@ -21,6 +24,9 @@ struct lane {
     k3_stream stream;
     unsigned char *host;
     void *device;
+    unsigned char *back;    /* to verify: weights of n_back blocks, then their scales */
+    size_t n_back, at_back; /* those read back, the first of them in the tensor */
+    const char *tensor;
 };
 
 struct loader {
@@ -29,6 +35,7 @@ struct loader {
     struct lane lanes[LANES];
     struct k3_gpu_arrays staging;
     size_t n_pieces;
+    bool verify;
     struct k3_error *err;
 };
 
@@ -92,6 +99,37 @@ static k3_status wait_for(struct loader *l, k3_stream stream)
     return problem ? k3_fail(l->err, K3_ERR_IO, "uploading weights to the GPU: %s", problem) : K3_OK;
 }
 
+static k3_status fail_difference(struct loader *l, const char *tensor, size_t weight)
+{
+    return k3_fail(
+        l->err, K3_ERR_IO,
+        "tensor %s: weight %zu of it in the GPU's memory is not what was uploaded; this memory or the "
+        "way to it makes errors",
+        tensor, weight);
+}
+
+/* Waits for a lane, and compares what was read back from it. */
+static k3_status wait_for_lane(struct loader *l, struct lane *lane)
+{
+    const unsigned char *q = lane->back, *d = q + lane->n_back * 32, *block = lane->host;
+    size_t n = lane->n_back;
+    lane->n_back = 0;
+    k3_status status = wait_for(l, lane->stream);
+    for (size_t i = 0; i < n && status == K3_OK; i++, q += 32, d += 2, block += BLOCK_BYTES)
+        if (memcmp(d, block, 2) != 0 || memcmp(q, block + 2, 32) != 0)
+            status = fail_difference(l, lane->tensor, (lane->at_back + i) * 32);
+    return status;
+}
+
+static void read_back(struct lane *lane, const char *tensor, const struct k3_gpu_q8_0 *m, size_t at, size_t n)
+{
+    k3_gpu_get(lane->back, m->q + at * 32, n * 32, lane->stream);
+    k3_gpu_get(lane->back + n * 32, m->d + at, n * sizeof *m->d, lane->stream);
+    lane->tensor = tensor;
+    lane->at_back = at;
+    lane->n_back = n;
+}
+
 /* From `bytes` on the host or, where that is NULL, from the tensor in the file. */
 static k3_status upload_q8_0(struct loader *l, const struct k3_gguf_tensor *t, const unsigned char *bytes,
                              const struct k3_gpu_q8_0 *m)
@@ -100,15 +138,29 @@ static k3_status upload_q8_0(struct loader *l, const struct k3_gguf_tensor *t, c
     for (size_t at = 0; at < n_blocks; at += PIECE_BLOCKS) {
         struct lane *lane = &l->lanes[l->n_pieces++ % LANES];
         size_t n = n_blocks - at < PIECE_BLOCKS ? n_blocks - at : PIECE_BLOCKS;
-        k3_status status = wait_for(l, lane->stream);
+        k3_status status = wait_for_lane(l, lane);
         if (status == K3_OK && !bytes)
             status = k3_dense_read(&l->reader, t, at * BLOCK_BYTES, lane->host, n * BLOCK_BYTES, l->err);
         if (status != K3_OK) return status;
         if (bytes) memcpy(lane->host, bytes + at * BLOCK_BYTES, n * BLOCK_BYTES);
         k3_gpu_put(lane->device, lane->host, n * BLOCK_BYTES, lane->stream);
         k3_gpu_split_q8_0(lane->device, n, (int8_t *)m->q + at * 32, (uint16_t *)m->d + at, lane->stream);
+        if (l->verify) read_back(lane, t->name, m, at, n);
     }
     return K3_OK;
+}
+
+static k3_status verify_f32(struct loader *l, const char *tensor, const float *want, const float *device,
+                            size_t n)
+{
+    float *got = k3_buffer_alloc(n, sizeof *got);
+    if (!got) return k3_fail_memory(l->err, tensor, n * sizeof *got);
+    k3_gpu_get(got, device, n * sizeof *got, l->lanes[0].stream);
+    k3_status status = wait_for(l, l->lanes[0].stream);
+    for (size_t i = 0; i < n && status == K3_OK; i++)
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0) status = fail_difference(l, tensor, i);
+    free(got);
+    return status;
 }
 
 /* Rows of any type, in memory of the host, which may change afterwards. */
@@ -118,13 +170,19 @@ static k3_status upload(struct loader *l, const struct k3_gguf_tensor *t, const 
     if (m->q8_0.q) return upload_q8_0(l, t, bytes, &m->q8_0);
     size_t n = m->rows * m->cols;
     float *values = NULL;
+    const float *from = bytes;
     if (t->type != K3_TYPE_F32) {
         values = k3_buffer_alloc(n, sizeof *values);
         if (!values) return k3_fail_memory(l->err, t->name, n * sizeof *values);
         k3_decoder(t->type)(bytes, values, n);
+        from = values;
     }
-    k3_gpu_put((void *)m->f32, values ? values : bytes, n * sizeof *values, l->lanes[0].stream);
-    k3_status status = wait_for(l, l->lanes[0].stream);
+    k3_status status = wait_for_lane(l, &l->lanes[0]);
+    if (status == K3_OK) {
+        k3_gpu_put((void *)m->f32, from, n * sizeof *from, l->lanes[0].stream);
+        status = wait_for(l, l->lanes[0].stream);
+    }
+    if (status == K3_OK && l->verify) status = verify_f32(l, t->name, from, m->f32, n);
     free(values);
     return status;
 }
@@ -174,7 +232,7 @@ static k3_status load_share(struct loader *l, const struct k3_share *share)
             const struct k3_gguf_tensor *t = k3_share_tensor(plan, share, i, role);
             if (t) status = load_tensor(l, t, role, of_model ? l->w->model : l->w->layers[i]);
         }
-    for (int i = 0; i < LANES && status == K3_OK; i++) status = wait_for(l, l->lanes[i].stream);
+    for (int i = 0; i < LANES && status == K3_OK; i++) status = wait_for_lane(l, &l->lanes[i]);
     return status;
 }
 
@@ -182,10 +240,13 @@ static k3_status open_lanes(struct loader *l)
 {
     l->staging.allocate = true;
     for (int i = 0; i < LANES; i++) {
-        l->lanes[i] =
-            (struct lane){k3_gpu_stream_create(), k3_gpu_alloc_host(PIECE_BLOCKS * BLOCK_BYTES),
-                          k3_gpu_array(&l->staging, "a piece of a tensor", PIECE_BLOCKS, BLOCK_BYTES)};
-        if (!l->lanes[i].stream || !l->lanes[i].host)
+        struct lane *lane = &l->lanes[i];
+        *lane = (struct lane){
+            .stream = k3_gpu_stream_create(),
+            .host = k3_gpu_alloc_host(PIECE_BLOCKS * BLOCK_BYTES),
+            .device = k3_gpu_array(&l->staging, "a piece of a tensor", PIECE_BLOCKS, BLOCK_BYTES)};
+        if (l->verify) lane->back = k3_gpu_alloc_host(PIECE_BLOCKS * BLOCK_BYTES);
+        if (!lane->stream || !lane->host || (l->verify && !lane->back))
             return k3_fail_memory(l->err, "uploading weights to the GPU", PIECE_BLOCKS * BLOCK_BYTES);
     }
     return k3_gpu_arrays_check(&l->staging, l->err);
@@ -196,6 +257,7 @@ static void close_lanes(struct loader *l)
     for (int i = 0; i < LANES; i++) {
         if (l->lanes[i].stream) k3_gpu_wait(l->lanes[i].stream);
         k3_gpu_stream_free(l->lanes[i].stream);
+        k3_gpu_free_host(l->lanes[i].back);
         k3_gpu_free_host(l->lanes[i].host);
     }
     k3_gpu_arrays_free(&l->staging);
@@ -207,6 +269,7 @@ k3_status k3_gpu_weights_load(struct k3_gpu_weights *w, const struct k3_plan *pl
     struct loader l = {.w = w,
                        .reader =
                            k3_dense_reader(plan, options->share, options->progress, options->progress_ctx),
+                       .verify = options->verify,
                        .err = err};
     w->arrays.allocate = true;
     w->layers = calloc(plan->hp.n_layers, sizeof *w->layers);

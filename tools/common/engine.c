@@ -58,6 +58,7 @@ struct k3_model_options k3_engine_options(const struct k3_engine *engine)
                                      .gpu_layers = engine->gpu_layers,
                                      .vram = engine->vram.count,
                                      .vram_percent = (float)engine->vram.percent,
+                                     .verify = engine->verify,
                                      .ram = k3_amount_of(&engine->ram, k3_host_memory().total),
                                      .context = engine->context,
                                      .slots = n_slots < UINT32_MAX ? (uint32_t)n_slots : UINT32_MAX,

@@ -18,6 +18,7 @@ struct k3_engine {
     struct k3_amount vram;     /* bytes of the GPU's memory, or a part of it; 0: chosen */
     struct k3_amount ram;      /* bytes of host memory; 0: chosen */
     struct k3_amount slots;    /* experts in memory; 0: as memory allows */
+    bool verify;               /* what is uploaded to a GPU */
     int io, direct, lookahead; /* enum k3_io, enum k3_direct, enum k3_lookahead */
     const char *warm;          /* file that says which experts to begin with; NULL: none */
 };
@@ -38,6 +39,8 @@ struct k3_engine {
      "what is on the GPU: the last N layers and the head, or all, or\nexactly what LIST names, such as 0-5,9.attention,embedding,head\n(default: what fits, the last layers first)"}, \
     {K3_OPTION_AMOUNT, 0, "vram", &(engine).vram, 0, 0, "SIZE", \
      "memory of the GPU to stay below, such as 24G or 80%\n(default: 0, most of what is free)"}, \
+    {K3_OPTION_FLAG, 0, "verify", &(engine).verify, 0, 0, NULL, \
+     "read back what is uploaded to the GPU, and compare"}, \
     {K3_OPTION_AMOUNT, 0, "ram", &(engine).ram, 0, 0, "SIZE", \
      "memory to stay below, such as 512M, 24G or 60%\n(default: 0, most of what is available)"}, \
     {K3_OPTION_AMOUNT, 0, "slots", &(engine).slots, 0, 0, "N|P%", \

@@ -13,11 +13,23 @@ static void add_line(char *out, const char *what, uint64_t bytes, const char *re
              *remark ? "   " : "", remark);
 }
 
+/* ", PCIe 5.0 x8 of x16", or less of it */
+static const char *format_link(const struct k3_memory_plan *m, char out[64])
+{
+    char generation[16] = "", all[16] = "";
+    if (!m->pcie_width) return "";
+    if (m->pcie_generation) snprintf(generation, sizeof generation, " %u.0", m->pcie_generation);
+    if (m->pcie_width < m->pcie_max_width) snprintf(all, sizeof all, " of x%u", m->pcie_max_width);
+    snprintf(out, 64, ", PCIe%s x%u%s", generation, m->pcie_width, all);
+    return out;
+}
+
 static void add_gpu(char *out, const struct k3_memory_plan *m)
 {
     size_t n = strlen(out);
     uint64_t sum = m->vram_dense + m->vram_scratch + m->vram_sessions;
-    snprintf(out + n, K3_MEMORY_TABLE_MAX - n, "GPU %d, %s\n", m->gpu, m->gpu_name);
+    char link[64];
+    snprintf(out + n, K3_MEMORY_TABLE_MAX - n, "GPU %d, %s%s\n", m->gpu, m->gpu_name, format_link(m, link));
     add_line(out, "dense weights", m->vram_dense, m->on_gpu);
     add_line(out, "activations", m->vram_scratch, "");
     add_line(out, "sessions", m->vram_sessions, "");

@@ -1,10 +1,13 @@
 /* runtime.c - src/gpu/runtime.h by the emulator: one device, whose streams have no work left when a call returns. */
 #include "gpu/runtime.h"
 
+#include "emulator/faults.h"
 #include "emulator/host.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+struct k3_simt_faults k3_simt_faults;
 
 static char the_stream;
 
@@ -23,6 +26,7 @@ bool k3_gpu_describe(struct k3_gpu *gpu)
 {
     snprintf(gpu->name, sizeof gpu->name, "emulated");
     gpu->bytes = gpu->free_bytes = (uint64_t)256 << 20; /* what is allocated is filled, so not too much */
+    gpu->link = k3_simt_faults.link;
     return true;
 }
 
@@ -66,6 +70,12 @@ void k3_gpu_put(void *device, const void *host, size_t bytes, k3_stream stream)
     (void)stream;
     k3_simt_count_call("put", bytes);
     k3_simt_put(device, host, bytes);
+    if (bytes && k3_simt_faults.bad_copy && --k3_simt_faults.bad_copy == 0) {
+        unsigned char *last = (unsigned char *)device + bytes - 1, wrong;
+        k3_simt_get(&wrong, last, 1);
+        wrong ^= 0x10;
+        k3_simt_put(last, &wrong, 1);
+    }
 }
 
 void k3_gpu_get(void *host, const void *device, size_t bytes, k3_stream stream)
