@@ -151,6 +151,7 @@ static bool put_value(struct walk *w)
 
 bool k3_json_respace(const char *json, size_t n, struct k3_growing *out)
 {
+    if (n == 0) return false; /* and json may be NULL */
     struct walk w = {json, json + n, out, 0};
     bool ok = put_value(&w);
     skip_space(&w);
