@@ -8,6 +8,8 @@ static const struct k3_verb verbs[] = {
     {"inspect", "what a GGUF file holds and what is wrong with it", k3_verb_inspect},
     {"tokenize", "text into token ids", k3_verb_tokenize},
     {"detokenize", "token ids into text", k3_verb_detokenize},
+    {"chat-render", "conversations into the parts of a prompt", k3_verb_chat_render},
+    {"chat-parse", "what a model wrote into messages", k3_verb_chat_parse},
     {"logits", "the model's predictions after each token, into a file", k3_verb_logits},
     {"synth", "a model with random weights, for measurements", k3_verb_synth},
     {"routing", "statistics of a recorded trace of routing", k3_verb_routing},

@@ -12,6 +12,8 @@ int k3_verb_plan(int argc, char **argv);
 int k3_verb_inspect(int argc, char **argv);
 int k3_verb_tokenize(int argc, char **argv);
 int k3_verb_detokenize(int argc, char **argv);
+int k3_verb_chat_render(int argc, char **argv);
+int k3_verb_chat_parse(int argc, char **argv);
 int k3_verb_logits(int argc, char **argv);
 int k3_verb_synth(int argc, char **argv);
 int k3_verb_routing(int argc, char **argv);

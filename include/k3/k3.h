@@ -370,6 +370,26 @@ struct k3_chat_options {
 k3_status k3_chat_prompt(const struct k3_tokenizer *tokenizer, const char *user, size_t n,
                          const struct k3_chat_options *options, struct k3_tokens *tokens, struct k3_error *err);
 
+/* A whole conversation, as n bytes of JSON: an object with
+ *     messages         what OpenAI's chat API calls so; "reasoning_content" of past answers is kept
+ *     tools            declarations, or absent
+ *     tool_choice      "none", "auto" (as if absent), "required", or an object that names a tool
+ *     response_format  {"type": "text" | "json_object" | "json_schema", ..}
+ *     thinking         false: start in the response channel
+ *     effort           "low", "high", "max" (as if absent), or what others call minimal, medium, xhigh; null: not said
+ *     add_generation_prompt  false: end after the messages
+ * Other members are ignored. Appends its tokens, up to where the model answers. No text in it can forge control tokens.
+ * K3_ERR_ARGUMENT: it is no conversation. */
+k3_status k3_chat_render(const struct k3_tokenizer *tokenizer, const char *conversation, size_t n, struct k3_tokens *tokens,
+                         struct k3_error *err);
+
+/* A part of a prompt: the name of a control token if `special`, or text that is made tokens by itself. Any other status than
+ * K3_OK ends the call that sends them. */
+typedef k3_status (*k3_chat_segment_fn)(void *ctx, const char *text, size_t n, bool special, struct k3_error *err);
+
+/* The parts that k3_chat_render makes tokens of. */
+k3_status k3_chat_segments(const char *conversation, size_t n, k3_chat_segment_fn fn, void *ctx, struct k3_error *err);
+
 enum k3_chat_kind {
     K3_CHAT_THINK,        /* text of the think channel */
     K3_CHAT_RESPONSE,     /* text of the response channel */

@@ -7,20 +7,12 @@
 #include "text/chat_internal.h"
 
 #include <ctype.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Text that grows. After the first failed allocation it stays as it is. */
-struct text {
-    char *bytes;
-    size_t n, capacity;
-    bool failed;
-};
-
-static void put(struct text *t, const char *bytes, size_t n)
+void k3_growing_put(struct k3_growing *t, const char *bytes, size_t n)
 {
     if (t->failed) return;
     if (n > t->capacity - t->n) {
@@ -37,7 +29,12 @@ static void put(struct text *t, const char *bytes, size_t n)
     t->n += n;
 }
 
-static void put_string(struct text *t, const char *s, size_t n)
+static void put(struct k3_growing *t, const char *bytes, size_t n)
+{
+    k3_growing_put(t, bytes, n);
+}
+
+void k3_json_put_string(struct k3_growing *t, const char *s, size_t n)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
     put(t, "\"", 1);
@@ -72,7 +69,7 @@ static size_t shortest_digits(double x, char digits[17], int *exponent)
 }
 
 /* As Python's repr: 1.0, 0.1, 1e-05, 1e+16. */
-static void put_real(struct text *t, double x)
+static void put_real(struct k3_growing *t, double x)
 {
     char digits[17], text[16];
     int exponent = 0;
@@ -97,14 +94,12 @@ static void put_real(struct text *t, double x)
     if (point >= (int)n) put(t, "0", 1);
 }
 
-static void put_value(struct text *t, json_t *value);
-
 static int compare_keys(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b); /* UTF-8 sorts as its code points do */
 }
 
-static void put_object(struct text *t, json_t *object)
+static void put_object(struct k3_growing *t, const json_t *object, bool sorted)
 {
     size_t n = 0;
     const char *key;
@@ -114,42 +109,42 @@ static void put_object(struct text *t, json_t *object)
         t->failed = true;
         return;
     }
-    json_object_foreach(object, key, value) keys[n++] = key;
-    qsort(keys, n, sizeof *keys, compare_keys);
+    json_object_foreach((json_t *)object, key, value) keys[n++] = key;
+    if (sorted) qsort(keys, n, sizeof *keys, compare_keys);
     put(t, "{", 1);
     for (size_t i = 0; i < n; i++) {
         if (i) put(t, ",", 1);
-        put_string(t, keys[i], strlen(keys[i]));
+        k3_json_put_string(t, keys[i], strlen(keys[i]));
         put(t, ":", 1);
-        put_value(t, json_object_get(object, keys[i]));
+        k3_json_put(t, json_object_get(object, keys[i]), sorted);
     }
     put(t, "}", 1);
     free(keys);
 }
 
-static void put_array(struct text *t, json_t *array)
+static void put_array(struct k3_growing *t, const json_t *array, bool sorted)
 {
     put(t, "[", 1);
     for (size_t i = 0; i < json_array_size(array); i++) {
         if (i) put(t, ",", 1);
-        put_value(t, json_array_get(array, i));
+        k3_json_put(t, json_array_get(array, i), sorted);
     }
     put(t, "]", 1);
 }
 
 /* Jansson refuses to read what is nested deeper than 2048 levels, so the recursion ends. */
-static void put_value(struct text *t, json_t *value)
+void k3_json_put(struct k3_growing *t, const json_t *value, bool sorted)
 {
     char text[32];
     switch (json_typeof(value)) {
     case JSON_OBJECT:
-        put_object(t, value);
+        put_object(t, value, sorted);
         break;
     case JSON_ARRAY:
-        put_array(t, value);
+        put_array(t, value, sorted);
         break;
     case JSON_STRING:
-        put_string(t, json_string_value(value), json_string_length(value));
+        k3_json_put_string(t, json_string_value(value), json_string_length(value));
         break;
     case JSON_INTEGER:
         put(t, text, (size_t)snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value)));
@@ -167,30 +162,4 @@ static void put_value(struct text *t, json_t *value)
         put(t, "null", 4);
         break;
     }
-}
-
-k3_status k3_json_canonical_array(const char *json, const char *what, char **text, size_t *n, size_t *n_items,
-                                  struct k3_error *err)
-{
-    json_error_t reason;
-    json_t *array = json_loads(json, JSON_ALLOW_NUL | JSON_DECODE_ANY, &reason);
-    if (!array)
-        return k3_fail(err, K3_ERR_ARGUMENT, "%s is not JSON at line %d, column %d: %s", what, reason.line,
-                       reason.column, reason.text);
-    struct text out = {0};
-    k3_status status = K3_OK;
-    if (json_is_array(array))
-        put_array(&out, array);
-    else
-        status = k3_fail(err, K3_ERR_ARGUMENT, "%s is JSON but not an array", what);
-    if (out.failed) status = k3_fail_memory(err, what, out.n);
-    if (status) {
-        free(out.bytes);
-    } else {
-        *text = out.bytes;
-        *n = out.n;
-        *n_items = json_array_size(array);
-    }
-    json_decref(array);
-    return status;
 }

@@ -1,4 +1,4 @@
-/* chat_markup.c - the elements of the chat protocol as tokens. */
+/* chat_markup.c - the elements of the chat protocol as segments, and segments as tokens. */
 #include "text/chat_internal.h"
 
 #include <stdlib.h>
@@ -6,39 +6,24 @@
 
 k3_status k3_markup_check(const struct k3_tokenizer *t, struct k3_error *err)
 {
-    const char *missing = t->open < 0         ? "<|open|>"
-                          : t->close < 0      ? "<|close|>"
-                          : t->sep < 0        ? "<|sep|>"
-                          : t->end_of_msg < 0 ? "<|end_of_msg|>"
+    const char *missing = t->open < 0         ? K3_OPEN
+                          : t->close < 0      ? K3_CLOSE
+                          : t->sep < 0        ? K3_SEP
+                          : t->end_of_msg < 0 ? K3_END_OF_MSG
                                               : NULL;
     if (!missing) return K3_OK;
     return k3_fail(err, K3_ERR_UNSUPPORTED,
                    "the vocabulary has no control token %s, so it cannot be used to chat", missing);
 }
 
-void k3_markup_begin(struct k3_markup *m, const struct k3_tokenizer *tokenizer, struct k3_tokens *tokens,
-                     struct k3_error *err)
-{
-    m->err = err;
-    m->status = k3_encoder_init(&m->encoder, tokenizer, tokens, err);
-    if (!m->status) m->status = k3_markup_check(tokenizer, err);
-}
-
-k3_status k3_markup_end(struct k3_markup *m)
-{
-    if (m->status) k3_encoder_undo(&m->encoder);
-    k3_encoder_free(&m->encoder);
-    return m->status;
-}
-
-void k3_markup_token(struct k3_markup *m, int32_t id)
-{
-    if (!m->status) m->status = k3_encoder_token(&m->encoder, id, m->err);
-}
-
 void k3_markup_text(struct k3_markup *m, const char *text, size_t n)
 {
-    if (!m->status) m->status = k3_encoder_text(&m->encoder, text, n, false, m->err);
+    if (!m->status && n) m->status = m->fn(m->ctx, text, n, false, m->err);
+}
+
+void k3_markup_control(struct k3_markup *m, const char *name)
+{
+    if (!m->status) m->status = m->fn(m->ctx, name, strlen(name), true, m->err);
 }
 
 static void put(struct k3_markup *m, const char *text)
@@ -81,15 +66,38 @@ static void put_attribute(struct k3_markup *m, const struct k3_attribute *attrib
 
 void k3_markup_open(struct k3_markup *m, const char *tag, const struct k3_attribute *attributes)
 {
-    k3_markup_token(m, m->encoder.tokenizer->open);
+    k3_markup_control(m, K3_OPEN);
     put(m, tag);
     for (; attributes && attributes->key; attributes++) put_attribute(m, attributes);
-    k3_markup_token(m, m->encoder.tokenizer->sep);
+    k3_markup_control(m, K3_SEP);
 }
 
 void k3_markup_close(struct k3_markup *m, const char *tag)
 {
-    k3_markup_token(m, m->encoder.tokenizer->close);
+    k3_markup_control(m, K3_CLOSE);
     put(m, tag);
-    k3_markup_token(m, m->encoder.tokenizer->sep);
+    k3_markup_control(m, K3_SEP);
+}
+
+/* ---- segments as tokens ---- */
+
+static k3_status encode(void *ctx, const char *text, size_t n, bool special, struct k3_error *err)
+{
+    struct k3_encoder *encoder = ctx;
+    if (!special) return k3_encoder_text(encoder, text, n, false, err);
+    return k3_encoder_token(encoder, k3_controls_find(encoder->tokenizer, text, n), err);
+}
+
+k3_status k3_markup_encode(const struct k3_tokenizer *tokenizer,
+                           void (*write)(struct k3_markup *m, const void *what), const void *what,
+                           struct k3_tokens *tokens, struct k3_error *err)
+{
+    struct k3_encoder encoder;
+    struct k3_markup m = {encode, &encoder, K3_OK, err};
+    m.status = k3_encoder_init(&encoder, tokenizer, tokens, err);
+    if (!m.status) m.status = k3_markup_check(tokenizer, err);
+    if (!m.status) write(&m, what);
+    if (m.status) k3_encoder_undo(&encoder);
+    k3_encoder_free(&encoder);
+    return m.status;
 }

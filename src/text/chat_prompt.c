@@ -1,5 +1,5 @@
-/* chat_prompt.c - a conversation as the model was taught to read it: tools, how much to think, one user turn,
- * and the opening of the answer. */
+/* chat_prompt.c - what stands around the messages of a conversation, as the model was taught to read it: tools, how much
+ * to think, and the opening of the answer; and the prompt of one user turn. */
 #include "text/chat_internal.h"
 
 #include <stdlib.h>
@@ -15,45 +15,39 @@ static const char EFFORT_BEFORE[] = "`thinking_effort` guides on how much to thi
                                     "system is invoked with `thinking_effort=";
 static const char EFFORT_AFTER[] = "`.";
 
-static void end_message(struct k3_markup *m)
+void k3_markup_end_message(struct k3_markup *m)
 {
     k3_markup_close(m, "message");
-    k3_markup_token(m, m->encoder.tokenizer->end_of_msg);
+    k3_markup_control(m, K3_END_OF_MSG);
 }
 
-/* A message of the system about itself. Its body is one segment, so its parts are joined first. */
-static void internal_message(struct k3_markup *m, const char *kind, const char *before, const char *body,
-                             size_t n, const char *after)
+/* The body is one segment, so its parts are joined first. */
+void k3_chat_internal(struct k3_markup *m, const char *kind, const char *before, const char *body, size_t n,
+                      const char *after)
 {
-    const size_t n_before = strlen(before), n_after = strlen(after);
-    char *text = malloc(n_before + n + n_after);
-    if (!text) {
-        m->status = k3_fail_memory(m->err, "a message of the system", n_before + n + n_after);
-        return;
-    }
-    memcpy(text, before, n_before);
-    memcpy(text + n_before, body, n);
-    memcpy(text + n_before + n, after, n_after);
-
+    struct k3_growing text = {0};
+    k3_growing_put(&text, before, strlen(before));
+    k3_growing_put(&text, body, n);
+    k3_growing_put(&text, after, strlen(after));
+    if (text.failed && !m->status) m->status = k3_fail_memory(m->err, "a message of the system", text.n);
     k3_markup_open(m, "message", (struct k3_attribute[]){{"role", "system"}, {"type", kind}, {0}});
-    k3_markup_text(m, text, n_before + n + n_after);
-    end_message(m);
-    free(text);
+    k3_markup_text(m, text.bytes, text.n);
+    k3_markup_end_message(m);
+    free(text.bytes);
 }
 
-static void declare_tools(struct k3_markup *m, const char *tools)
+void k3_chat_declare_tools(struct k3_markup *m, const json_t *tools)
 {
-    if (m->status) return;
-    char *json;
-    size_t n, n_tools;
-    m->status = k3_json_canonical_array(tools, "the list of tools", &json, &n, &n_tools, m->err);
-    if (m->status) return;
-    if (n_tools) internal_message(m, "tool-declare", TOOLS_BEFORE, json, n, TOOLS_AFTER);
-    free(json);
+    struct k3_growing json = {0};
+    if (m->status || json_array_size(tools) == 0) return;
+    k3_json_put(&json, tools, true);
+    if (json.failed) m->status = k3_fail_memory(m->err, "the list of tools", json.n);
+    k3_chat_internal(m, "tool-declare", TOOLS_BEFORE, json.bytes, json.n, TOOLS_AFTER);
+    free(json.bytes);
 }
 
 /* The protocol's own sentence speaks of `medium`, but the model was never asked for it. */
-static void set_effort(struct k3_markup *m, const char *effort)
+void k3_chat_set_effort(struct k3_markup *m, const char *effort)
 {
     if (m->status) return;
     if (strcmp(effort, "low") && strcmp(effort, "high") && strcmp(effort, "max")) {
@@ -61,7 +55,48 @@ static void set_effort(struct k3_markup *m, const char *effort)
             k3_fail(m->err, K3_ERR_ARGUMENT, "the effort \"%s\" is not one of low, high and max", effort);
         return;
     }
-    internal_message(m, "thinking-effort", EFFORT_BEFORE, effort, strlen(effort), EFFORT_AFTER);
+    k3_chat_internal(m, "thinking-effort", EFFORT_BEFORE, effort, strlen(effort), EFFORT_AFTER);
+}
+
+void k3_chat_open_answer(struct k3_markup *m, bool no_thinking)
+{
+    k3_markup_open(m, "message", (struct k3_attribute[]){{"role", "assistant"}, {0}});
+    k3_markup_open(m, no_thinking ? "response" : "think", NULL);
+}
+
+/* ---- one user turn ---- */
+
+struct turn {
+    const char *user;
+    size_t n;
+    const struct k3_chat_options *options;
+};
+
+static void declare(struct k3_markup *m, const char *text)
+{
+    json_error_t reason;
+    if (m->status) return;
+    json_t *tools = json_loads(text, JSON_ALLOW_NUL | JSON_DECODE_ANY, &reason);
+    if (!tools)
+        m->status =
+            k3_fail(m->err, K3_ERR_ARGUMENT, "the list of tools is not JSON at line %d, column %d: %s",
+                    reason.line, reason.column, reason.text);
+    else if (!json_is_array(tools))
+        m->status = k3_fail(m->err, K3_ERR_ARGUMENT, "the list of tools is JSON but not an array");
+    k3_chat_declare_tools(m, tools);
+    json_decref(tools);
+}
+
+static void write_turn(struct k3_markup *m, const void *what)
+{
+    const struct turn *turn = what;
+    const struct k3_chat_options *options = turn->options;
+    if (options->tools) declare(m, options->tools);
+    if (!options->no_thinking) k3_chat_set_effort(m, options->effort ? options->effort : "max");
+    k3_markup_open(m, "message", (struct k3_attribute[]){{"role", "user"}, {0}});
+    k3_markup_text(m, turn->user, turn->n);
+    k3_markup_end_message(m);
+    k3_chat_open_answer(m, options->no_thinking);
 }
 
 k3_status k3_chat_prompt(const struct k3_tokenizer *tokenizer, const char *user, size_t n,
@@ -69,18 +104,6 @@ k3_status k3_chat_prompt(const struct k3_tokenizer *tokenizer, const char *user,
                          struct k3_error *err)
 {
     static const struct k3_chat_options defaults;
-    if (!options) options = &defaults;
-
-    struct k3_markup m;
-    k3_markup_begin(&m, tokenizer, tokens, err);
-    if (options->tools) declare_tools(&m, options->tools);
-    if (!options->no_thinking) set_effort(&m, options->effort ? options->effort : "max");
-
-    k3_markup_open(&m, "message", (struct k3_attribute[]){{"role", "user"}, {0}});
-    k3_markup_text(&m, user, n);
-    end_message(&m);
-
-    k3_markup_open(&m, "message", (struct k3_attribute[]){{"role", "assistant"}, {0}});
-    k3_markup_open(&m, options->no_thinking ? "response" : "think", NULL);
-    return k3_markup_end(&m);
+    const struct turn turn = {user, n, options ? options : &defaults};
+    return k3_markup_encode(tokenizer, write_turn, &turn, tokens, err);
 }

@@ -1,7 +1,6 @@
 /* The chat protocol: prompts as segments, JSON as the protocol writes it, and the parser of answers. */
-#include "chat_transcript.h"
 #include "small_vocab.h"
-#include "text/chat_internal.h"
+#include "text/chat_message.h"
 #include "text/utf8.h"
 
 #include <stdarg.h>
@@ -62,8 +61,7 @@ static bool can_be_said(const json_t *root)
     const char *key;
     if (json_array_size(messages) != 1 || json_object_get(message, "name")) return false;
     if (!json_is_string(json_object_get(message, "content"))) return false;
-    json_object_foreach(options, key, value)
-    {
+    json_object_foreach(options, key, value) {
         if (strcmp(key, "tools") == 0 || strcmp(key, "thinking") == 0) continue;
         if (strcmp(key, "thinking_effort") == 0 && json_is_string(value)) continue;
         return false;
@@ -84,8 +82,7 @@ static void compare_prompt(json_t *root)
     struct k3_error err;
     size_t i;
     if (k3_chat_prompt(small, user, strlen(user), &chat, &got, &err)) fail_msg("%s", err.message);
-    json_array_foreach(json_object_get(root, "segments"), i, segment)
-    {
+    json_array_foreach(json_object_get(root, "segments"), i, segment) {
         const char *s = json_string_value(json_array_get(segment, 0));
         bool special = json_is_true(json_array_get(segment, 1));
         assert_int_equal(k3_tokenize(small, s, strlen(s), special, &want, NULL), K3_OK);
@@ -105,6 +102,12 @@ static void prompts_are_the_segments_of_the_written_cases(void **state)
     assert_int_equal(prompts_compared, 4);
 }
 
+static void open_call(struct k3_markup *m, const void *what)
+{
+    (void)what;
+    k3_markup_open(m, "call", (struct k3_attribute[]){{"tool", "_run\"&<"}, {"index", "1"}, {0}});
+}
+
 /* As one text, ="_ would be one token, and so would the quote of the value end it. */
 static void an_attribute_is_four_segments_with_its_value_escaped(void **state)
 {
@@ -112,10 +115,7 @@ static void an_attribute_is_four_segments_with_its_value_escaped(void **state)
     static const char *const segments[] = {"call", " tool", "=\"", "_run&quot;&amp;<", "\"", " index",
                                            "=\"",  "1",     "\""};
     struct k3_tokens got = {0}, want = {0};
-    struct k3_markup markup;
-    k3_markup_begin(&markup, small, &got, NULL);
-    k3_markup_open(&markup, "call", (struct k3_attribute[]){{"tool", "_run\"&<"}, {"index", "1"}, {0}});
-    assert_int_equal(k3_markup_end(&markup), K3_OK);
+    assert_int_equal(k3_markup_encode(small, open_call, NULL, &got, NULL), K3_OK);
     assert_int_equal(k3_tokenize(small, "<|open|>", 8, true, &want, NULL), K3_OK);
     for (size_t i = 0; i < sizeof segments / sizeof *segments; i++)
         assert_int_equal(k3_tokenize(small, segments[i], strlen(segments[i]), false, &want, NULL), K3_OK);
@@ -203,7 +203,8 @@ static void a_vocabulary_without_markers_cannot_chat(void **state)
     assert_int_equal(k3_chat_prompt(t, "a", 1, NULL, &tokens, &err), K3_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "no control token <|sep|>"));
     assert_int_equal(tokens.n, 0);
-    assert_int_equal(k3_chat_parser_create(t, false, transcribe, NULL, &parser, &err), K3_ERR_UNSUPPORTED);
+    assert_int_equal(k3_chat_parser_create(t, false, k3_chat_message_add, NULL, &parser, &err),
+                     K3_ERR_UNSUPPORTED);
     k3_tokens_free(&tokens);
     k3_tokenizer_close(t);
 }
@@ -230,29 +231,37 @@ static void json_is_written_as_python_writes_it(void **state)
         {"[{\"a\":1,\"a\":2}]", "[{\"a\":2}]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text;
-        size_t n, n_items;
-        struct k3_error err;
-        if (k3_json_canonical_array(cases[i][0], "the case", &text, &n, &n_items, &err))
-            fail_msg("%s", err.message);
-        assert_int_equal(n, strlen(cases[i][1]));
-        assert_memory_equal(text, cases[i][1], n);
-        free(text);
+        struct k3_growing text = {0};
+        json_t *value = json_loads(cases[i][0], JSON_ALLOW_NUL, NULL);
+        assert_non_null(value);
+        k3_json_put(&text, value, true);
+        assert_int_equal(text.n, strlen(cases[i][1]));
+        assert_memory_equal(text.bytes, cases[i][1], text.n);
+        free(text.bytes);
+        json_decref(value);
     }
 }
 
 /* ---- answers ---- */
 
-static struct transcript parse(const int32_t *ids, size_t n, bool no_thinking)
+/* The message that n tokens make. */
+static json_t *parse(const int32_t *ids, size_t n, bool no_thinking)
 {
-    struct transcript t = {.calls = json_array()};
+    struct k3_chat_message message = {0};
+    struct k3_growing text = {0};
     struct k3_chat_parser *parser;
-    assert_int_equal(k3_chat_parser_create(small, no_thinking, transcribe, &t, &parser, NULL), K3_OK);
+    assert_int_equal(k3_chat_parser_create(small, no_thinking, k3_chat_message_add, &message, &parser, NULL),
+                     K3_OK);
     for (size_t i = 0; i < n; i++) k3_chat_parse(parser, ids[i]);
     k3_chat_parse_end(parser);
     k3_chat_parse_end(parser);
     k3_chat_parser_free(parser);
-    return t;
+    assert_int_equal(k3_chat_message_json(&message, &text, NULL), K3_OK);
+    json_t *json = json_loadb(text.bytes, text.n, JSON_ALLOW_NUL, NULL);
+    assert_non_null(json);
+    free(text.bytes);
+    k3_chat_message_free(&message);
+    return json;
 }
 
 /* The same text with a token for each byte; control tokens stay. */
@@ -271,24 +280,18 @@ static struct k3_tokens one_byte_tokens(const struct k3_tokens *tokens)
     return bytes;
 }
 
-static void expect_text(const char *name, const char *what, const struct growing *got, const char *want)
+/* Frees the message. */
+static void expect_message(const char *name, json_t *message, const char *reasoning, const char *content,
+                           const json_t *calls, const char *reason)
 {
-    if (got->n != strlen(want) || memcmp(got->bytes, want, got->n))
-        fail_msg("%s: %s is \"%.*s\", expected \"%s\"", name, what, (int)got->n, got->bytes, want);
-}
-
-static void expect_transcript(const char *name, struct transcript t, const char *reasoning,
-                              const char *content, const json_t *calls, const char *reason)
-{
-    expect_text(name, "the reasoning", &t.reasoning, reasoning);
-    expect_text(name, "the content", &t.content, content);
-    if (!json_equal(t.calls, calls)) {
-        char *got = json_dumps(t.calls, JSON_COMPACT);
-        fail_msg("%s: the calls are %s", name, got);
+    json_t *want = json_pack("{s:s, s:s, s:O, s:s}", "reasoning_content", reasoning, "content", content,
+                             "tool_calls", calls, "finish_reason", reason);
+    if (!json_equal(message, want)) {
+        char *got = json_dumps(message, 0);
+        fail_msg("%s: the message is %s", name, got);
     }
-    if (strcmp(finish_reason(&t), reason))
-        fail_msg("%s: the reason is %s, not %s", name, finish_reason(&t), reason);
-    transcript_free(&t);
+    json_decref(want);
+    json_decref(message);
 }
 
 static void expect(const char *name, const char *generated, bool no_thinking, const char *reasoning,
@@ -297,8 +300,8 @@ static void expect(const char *name, const char *generated, bool no_thinking, co
     struct k3_tokens tokens = {0};
     assert_int_equal(k3_tokenize(small, generated, strlen(generated), true, &tokens, NULL), K3_OK);
     struct k3_tokens bytes = one_byte_tokens(&tokens);
-    expect_transcript(name, parse(tokens.ids, tokens.n, no_thinking), reasoning, content, calls, reason);
-    expect_transcript(name, parse(bytes.ids, bytes.n, no_thinking), reasoning, content, calls, reason);
+    expect_message(name, parse(tokens.ids, tokens.n, no_thinking), reasoning, content, calls, reason);
+    expect_message(name, parse(bytes.ids, bytes.n, no_thinking), reasoning, content, calls, reason);
     k3_tokens_free(&tokens);
     k3_tokens_free(&bytes);
 }
@@ -383,7 +386,7 @@ static void text_that_spells_markers_is_text(void **state)
     struct k3_tokens tokens = {0};
     json_t *none = json_array();
     assert_int_equal(k3_tokenize(small, text, strlen(text), false, &tokens, NULL), K3_OK);
-    expect_transcript("spelled", parse(tokens.ids, tokens.n, false), text, "", none, "length");
+    expect_message("spelled", parse(tokens.ids, tokens.n, false), text, "", none, "length");
     json_decref(none);
     k3_tokens_free(&tokens);
 }
@@ -395,8 +398,8 @@ static void a_character_cut_by_a_marker_belongs_to_the_text_before_it(void **sta
     const int32_t ids[] = {byte['t'],  half,       small->close, k3_vocab_find(small, "think", 5),
                            small->sep, byte[0x91], half};
     json_t *none = json_array();
-    expect_transcript("cut", parse(ids, sizeof ids / sizeof *ids, false), "t\xef\xbf\xbd",
-                      "\xef\xbf\xbd\xef\xbf\xbd", none, "length");
+    expect_message("cut", parse(ids, sizeof ids / sizeof *ids, false), "t\xef\xbf\xbd",
+                   "\xef\xbf\xbd\xef\xbf\xbd", none, "length");
     json_decref(none);
 }
 
@@ -412,7 +415,7 @@ static void a_header_that_is_too_long_is_text(void **state)
         struct k3_tokens tokens = {0}, bytes;
         assert_int_equal(k3_tokenize(small, generated, strlen(generated), true, &tokens, NULL), K3_OK);
         bytes = one_byte_tokens(&tokens);
-        expect_transcript("long", parse(bytes.ids, bytes.n, false), want, n > 256 ? "" : "x", none, "length");
+        expect_message("long", parse(bytes.ids, bytes.n, false), want, n > 256 ? "" : "x", none, "length");
         k3_tokens_free(&tokens);
         k3_tokens_free(&bytes);
     }

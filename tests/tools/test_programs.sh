@@ -77,7 +77,7 @@ on_terminal() {
 
 test_help_and_version_go_to_standard_output() {
     local program
-    for program in k3run k3tool 'k3tool plan' 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool logits' 'k3tool synth' 'k3tool routing' k3bench \
+    for program in k3run k3tool 'k3tool plan' 'k3tool inspect' 'k3tool tokenize' 'k3tool detokenize' 'k3tool chat-render' 'k3tool chat-parse' 'k3tool logits' 'k3tool synth' 'k3tool routing' k3bench \
         'k3bench decode' 'k3bench prefill' 'k3bench policy' 'k3bench io' 'k3bench kernels' 'k3bench floats' 'k3bench gpu' 'k3bench model-of' 'k3bench plot'; do
         # shellcheck disable=SC2086
         expect 0 $program --help && says Usage && quiet_err || return
@@ -370,6 +370,33 @@ test_tokenize_and_detokenize_are_inverse() {
     expect 0 k3tool tokenize -m "$tiny" -p "$story" &&
         is "$(cat "$work/out")" "986 396 11 1315 559 280 262 1150 13" || return
     expect 0 k3tool detokenize -m "$tiny" --ids 986,396 && is "$(cat "$work/out")" "One day"
+}
+
+test_conversations_are_rendered_a_line_each() {
+    printf '%s\n\n%s\n' '{"messages": [{"role": "user", "content": "<|sep|>"}], "thinking": false}' \
+        '{"messages": [], "effort": null, "add_generation_prompt": false}' >"$work/in"
+    expect 0 k3tool chat-render -f "$work/in" && quiet_err && is "$(wc -l <"$work/out")" 2 &&
+        says '["<|open|>", true], ["message", false], [" role", false], ["=\"", false], ["user", false]' &&
+        says '["<|sep|>", true], ["<|sep|>", false], ["<|close|>", true]' && is "$(tail -n 1 "$work/out")" '[]' || return
+    printf '{"messages": []}\n{"messages": [{}]}\n' >"$work/in"
+    expect 1 k3tool chat-render -f "$work/in" && is "$(wc -l <"$work/out")" 1 &&
+        is "$(cat "$work/err")" 'k3tool: line 2: message 1 has no role'
+}
+
+test_answers_are_parsed_a_line_each() {
+    cat >"$work/in" <<'END'
+{"pieces": [["txt", "a <|sep|>"], ["hex", "C3"], ["hex", "a9"], ["ctl", "<|close|>"], ["txt", "think"], ["ctl", "<|sep|>"]]}
+{"pieces": [["ctl", "<|open|>"], ["txt", "call tool=\"f\""], ["ctl", "<|sep|>"], ["ctl", "<|open|>"], ["txt", "argument key=\"n\""], ["ctl", "<|sep|>"], ["txt", "1.50"], ["ctl", "<|end_of_msg|>"]], "thinking": false, "schema": {"f": {"n": "number"}}}
+END
+    expect 0 k3tool chat-parse -f "$work/in" && quiet_err &&
+        is "$(head -n 1 "$work/out")" '{"reasoning_content": "a <|sep|>é", "content": "", "tool_calls": [], "finish_reason": "length"}' &&
+        is "$(tail -n 1 "$work/out")" '{"reasoning_content": "", "content": "", "tool_calls": [{"name": "f", "arguments": {"n": 1.50}}], "finish_reason": "tool_calls"}' || return
+    echo '{"pieces": [["ctl", "<|none|>"]]}' >"$work/in"
+    refuses 'line 1: "<|none|>" is no control token' k3tool chat-parse -f "$work/in" || return
+    echo '{"pieces": [["hex", "c"]]}' >"$work/in"
+    refuses 'line 1: a "hex" piece is not pairs of hexadecimal digits' k3tool chat-parse -f "$work/in" || return
+    echo '{"pieces"' >"$work/in"
+    refuses 'line 1: this is not JSON' k3tool chat-parse -f "$work/in"
 }
 
 test_ids_that_do_not_exist_are_refused() {
