@@ -604,6 +604,13 @@ test_kernels_are_timed_and_drawn() {
         ! test -e "$work/no.svg"
 }
 
+test_the_check_of_gpus_says_what_is_missing() {
+    [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ] || return $SKIP
+    refuses "gpu-check: there is no " "$models/../tools/gpu-check" --output "$work/report.md" &&
+        refuses "is there already" "$models/../tools/gpu-check" --output "$tiny" &&
+        refuses "there is no option" "$models/../tools/gpu-check" --fast && [ ! -e "$work/report.md" ]
+}
+
 test_a_machine_is_predicted() {
     expect 0 k3bench model-of && quiet_err && says '93 layers; a token takes 55.24 G dense' && says '48.62 G of experts' &&
         says '<- binds' || return
