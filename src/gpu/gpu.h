@@ -32,7 +32,7 @@ struct k3_gpu_options {
     k3_progress_fn progress; /* of reading weights, in bytes; may be NULL */
     void *progress_ctx;
     const struct k3_share *share; /* NULL: the whole model */
-    bool verify; /* weights are read back from the device and compared */
+    bool verify;                  /* weights are read back from the device and compared */
 };
 
 struct k3_gpu_backend {

@@ -80,7 +80,8 @@ static bool is_blank(const json_t *text)
     const char *s = json_string_value(text);
     uint32_t code = 0;
     for (size_t at = 0, n = json_string_length(text), length; at < n; at += length)
-        if (k3_utf8_next(s + at, n - at, &code, &length) != K3_UTF8_CHARACTER || !k3_is_space(code)) return false;
+        if (k3_utf8_next(s + at, n - at, &code, &length) != K3_UTF8_CHARACTER || !k3_is_space(code))
+            return false;
     return true;
 }
 
@@ -95,10 +96,12 @@ static size_t begin_of_answer(const struct k3_tokens *tokens)
 /* Blank thinking is not kept; a call without a name, or with arguments that are no object, cannot be given back. */
 static void can_be_given_back(const json_t *message)
 {
-    json_t *turn = json_pack("{s:s, s:O, s:O, s:O}", "role", "assistant", "reasoning_content",
-                             json_object_get(message, "reasoning_content"), "content", json_object_get(message, "content"),
-                             "tool_calls", json_object_get(message, "tool_calls"));
-    json_t *conversation = json_pack("{s:[o], s:n, s:b}", "messages", turn, "effort", "add_generation_prompt", 0);
+    json_t *turn =
+        json_pack("{s:s, s:O, s:O, s:O}", "role", "assistant", "reasoning_content",
+                  json_object_get(message, "reasoning_content"), "content",
+                  json_object_get(message, "content"), "tool_calls", json_object_get(message, "tool_calls"));
+    json_t *conversation =
+        json_pack("{s:[o], s:n, s:b}", "messages", turn, "effort", "add_generation_prompt", 0);
     char *text = json_dumps(conversation, 0);
     struct k3_tokens tokens = {0};
     if (text && k3_chat_render(small, text, strlen(text), &tokens, NULL) == K3_OK) {
@@ -107,8 +110,8 @@ static void can_be_given_back(const json_t *message)
         assert(json_equal(json_object_get(again, "content"), json_object_get(message, "content")));
         assert(json_equal(json_object_get(again, "tool_calls"), json_object_get(message, "tool_calls")));
         if (!is_blank(json_object_get(message, "reasoning_content")))
-            assert(
-                json_equal(json_object_get(again, "reasoning_content"), json_object_get(message, "reasoning_content")));
+            assert(json_equal(json_object_get(again, "reasoning_content"),
+                              json_object_get(message, "reasoning_content")));
         json_decref(again);
     }
     k3_tokens_free(&tokens);
