@@ -12,9 +12,21 @@ struct k3_compute cpu;
 static void *device_arrays[64], *host_arrays[64];
 static size_t n_device, n_host;
 
+static unsigned long long seed(void)
+{
+    const char *text = getenv("K3_TEST_SEED");
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+struct test_random fresh(uint64_t number)
+{
+    return (struct test_random){number ^ seed() * 0xd1342543de82ef95u};
+}
+
 int start_cpu(void **state)
 {
     (void)state;
+    if (seed()) printf("The data are those of K3_TEST_SEED=%llu\n", seed());
     struct k3_pool *pool;
     if (k3_pool_create(1, &pool, NULL) != K3_OK) return 1;
     if (k3_compute_create(&cpu, pool, false, 64, 8192, NULL) != K3_OK) return 1;

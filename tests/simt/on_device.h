@@ -18,6 +18,9 @@
 void *on_device(const char *name, const void *host, size_t bytes);
 void *unwritten(const char *name, size_t bytes);
 
+/* Random data, other for each number and, with K3_TEST_SEED in the environment, for each seed: without it always the same. */
+struct test_random fresh(uint64_t number);
+
 /* Memory of the host: normal random numbers times scale. */
 float *host_floats(struct test_random *r, size_t n, float scale);
 void *host_bytes(size_t bytes);

@@ -25,7 +25,7 @@ typedef void (*operation)(float *x, const float *y, size_t n);
 
 static void check_rounding(gpu_operation on_gpu, operation on_cpu)
 {
-    struct test_random r = {2};
+    struct test_random r = fresh(2);
     static const size_t widths[] = {32, 6144 + 96};
     for (size_t i = 0; i < 2; i++) {
         size_t n = widths[i];
@@ -41,7 +41,7 @@ static void check_rounding(gpu_operation on_gpu, operation on_cpu)
 
 static void check(gpu_operation on_gpu, operation on_cpu)
 {
-    struct test_random r = {1};
+    struct test_random r = fresh(1);
     for (size_t i = 0; i < 3; i++) {
         size_t n = sizes[i];
         float *x = values(&r, n), *y = host_floats(&r, n, 30);

@@ -80,7 +80,7 @@ static void check_inputs(struct test_random *r, struct inputs c)
 static void inputs_have_the_bits_of_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {1};
+    struct test_random r = fresh(1);
     check_inputs(&r, (struct inputs){4, 1, 1, 1, true, false});
     check_inputs(&r, (struct inputs){4, 5, 3, 33, false, false});
     free_arrays(NULL);
@@ -145,7 +145,7 @@ static void check_recurrence(struct sequence s, size_t together)
 static void one_token_at_a_time_has_the_bits_of_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {4};
+    struct test_random r = fresh(4);
     check_recurrence(make_sequence(&r, 3, 2, 1, 1), 1);
     check_recurrence(make_sequence(&r, 3, 3, 33, 2), 1);
     free_arrays(NULL);
@@ -155,7 +155,7 @@ static void one_token_at_a_time_has_the_bits_of_the_cpu(void **state)
 static void chunks_have_the_bits_of_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {5};
+    struct test_random r = fresh(5);
     check_recurrence(make_sequence(&r, 16, 1, 16, 2), 16);
     check_recurrence(make_sequence(&r, 37, 2, 40, 5), 37);
     free_arrays(NULL);
@@ -165,7 +165,7 @@ static void chunks_have_the_bits_of_the_cpu(void **state)
 static void the_strongest_decay_does_not_overflow(void **state)
 {
     (void)state;
-    struct test_random r = {6};
+    struct test_random r = fresh(6);
     check_recurrence(make_sequence(&r, 33, 1, 16, 80), 33);
 }
 

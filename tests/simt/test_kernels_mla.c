@@ -105,7 +105,7 @@ static const struct shape tiny = {3, 40, 8, 16, 32}, odd = {5, 37, 5, 24, 96}, k
 static void one_token_attends_with_the_bits_of_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {1};
+    struct test_random r = fresh(1);
     check(make(&r, tiny, 1, 0));
     free_arrays(NULL);
     check(make(&r, odd, 1, 63)); /* exactly a block of keys */
@@ -120,7 +120,7 @@ static void one_token_attends_with_the_bits_of_the_cpu(void **state)
 static void tokens_of_a_batch_see_what_came_before_them(void **state)
 {
     (void)state;
-    struct test_random r = {2};
+    struct test_random r = fresh(2);
     check(make(&r, tiny, 5, 0));
     free_arrays(NULL);
     check(make(&r, odd, 20, 60));
@@ -132,7 +132,7 @@ static void tokens_of_a_batch_see_what_came_before_them(void **state)
 static void products_by_heads_are_those_of_each_head(void **state)
 {
     (void)state;
-    struct test_random r = {3};
+    struct test_random r = fresh(3);
     const size_t heads = 3, rows = 11, cols = 21, stride = 40, n = 5;
     const float *w = host_floats(&r, heads * rows * cols, 1), *x = host_floats(&r, n * heads * stride, 1);
     float *want = host_bytes(n * heads * rows * sizeof *want);

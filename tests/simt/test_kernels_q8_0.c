@@ -12,7 +12,7 @@ static void rows_are_those_of_the_table(void **state)
     static const size_t widths[] = {32, 96, 7168};
     enum { ROWS = 5, N = 4 };
     const int32_t ids[N] = {4, 0, 4, 2};
-    struct test_random r = {1};
+    struct test_random r = fresh(1);
     for (size_t i = 0; i < 3; i++) {
         size_t cols = widths[i];
         unsigned char *blocks = host_q8_0(&r, ROWS * cols / 32);
@@ -53,7 +53,7 @@ static void check_rounding(const float *x, size_t n, size_t cols)
 static void activations_are_rounded_as_on_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {2};
+    struct test_random r = fresh(2);
     check_rounding(host_floats(&r, 32, 1), 1, 32);
     check_rounding(host_floats(&r, 3 * 96, 100), 3, 96);
     check_rounding(host_floats(&r, 2 * 7168, 1e-3f), 2, 7168);
@@ -93,7 +93,7 @@ static void check_product(struct test_random *r, size_t rows, size_t cols, size_
 static void products_have_the_bits_of_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {3};
+    struct test_random r = fresh(3);
     check_product(&r, 1, 32, 1);
     check_product(&r, 13, 96, 1);  /* odd rows, a tile that is not full */
     check_product(&r, 9, 7168, 1); /* K3's width: 224 blocks */
@@ -105,7 +105,7 @@ static void products_have_the_bits_of_the_cpu(void **state)
 static void products_of_several_tokens_are_those_of_each(void **state)
 {
     (void)state;
-    struct test_random r = {4};
+    struct test_random r = fresh(4);
     static const size_t tokens[] = {2, 3, 4, 5, 7, 8};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         check_product(&r, 11, 33 * 32 + 64 * i, tokens[i]);
@@ -116,7 +116,7 @@ static void products_of_several_tokens_are_those_of_each(void **state)
 static void products_of_many_tokens_are_those_of_each(void **state)
 {
     (void)state;
-    struct test_random r = {5};
+    struct test_random r = fresh(5);
     check_product(&r, 1, 32, 9);
     check_product(&r, 17, 96, 11);
     check_product(&r, 128, 64, 64); /* exactly the rows and tokens that are done together */
@@ -128,7 +128,7 @@ static void products_of_many_tokens_are_those_of_each(void **state)
 static void several_products_of_one_input_are_those_of_each(void **state)
 {
     (void)state;
-    struct test_random r = {6};
+    struct test_random r = fresh(6);
     enum { PRODUCTS = K3_GPU_MAX_PRODUCTS, COLS = 96 };
     static const size_t rows[PRODUCTS] = {9, 8, 1, 31, 16, 3}, tokens[] = {1, 3, 10};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
@@ -171,7 +171,7 @@ static void check_sum(struct test_random *r, size_t rows, size_t cols, size_t n,
 static void products_are_added_to_what_is_there(void **state)
 {
     (void)state;
-    struct test_random r = {7};
+    struct test_random r = fresh(7);
     check_sum(&r, 13, 64, 1, false);
     check_sum(&r, 13, 64, 1, true);
     free_arrays(NULL);

@@ -30,7 +30,7 @@ static void check(float *logits, const float *bias, size_t n_experts, size_t top
 static void experts_are_those_of_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {1};
+    struct test_random r = fresh(1);
     static const size_t shapes[][2] = {{1, 1}, {7, 3}, {5, 5}, {400, 16}, {896, 16}, {2048, 64}};
     for (size_t i = 0; i < 6; i++) {
         size_t n = shapes[i][0], k = shapes[i][1];
@@ -41,7 +41,7 @@ static void experts_are_those_of_the_cpu(void **state)
 static void the_lower_index_wins_a_tie(void **state)
 {
     (void)state;
-    struct test_random r = {2};
+    struct test_random r = fresh(2);
     enum { E = 300, K = 16 };
     float *logits = host_bytes(N * E * sizeof *logits), *bias = host_bytes(E * sizeof *bias);
     for (size_t i = 0; i < N * E; i++)

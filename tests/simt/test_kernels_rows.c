@@ -36,7 +36,7 @@ static void check_norm(struct test_random *r, struct norm c)
 static void rms_norm_has_the_bits_of_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {1};
+    struct test_random r = fresh(1);
     check_norm(&r, (struct norm){1, 1, 1, false, false, false});
     check_norm(&r, (struct norm){3, 15, 15, false, false, false});
     check_norm(&r, (struct norm){2, 33, 33, false, false, false});
@@ -48,7 +48,7 @@ static void rms_norm_has_the_bits_of_the_cpu(void **state)
 static void rms_norm_of_parts_of_rows_leaves_the_rest(void **state)
 {
     (void)state;
-    struct test_random r = {2};
+    struct test_random r = fresh(2);
     check_norm(&r, (struct norm){3, 512, 576, true, false, false});
     check_norm(&r, (struct norm){2, 7, 9, true, false, false});
     check_norm(&r, (struct norm){2, 1536, 1536, true, false, true});
@@ -58,7 +58,7 @@ static void rms_norm_of_parts_of_rows_leaves_the_rest(void **state)
 static void a_norm_is_gated_and_rounded_in_one_launch(void **state)
 {
     (void)state;
-    struct test_random r = {6};
+    struct test_random r = fresh(6);
     check_norm(&r, (struct norm){5, 1, 1, true, true, false});
     check_norm(&r, (struct norm){3, 32, 32, false, true, true});
     check_norm(&r, (struct norm){2, 37, 40, false, true, false});
@@ -129,7 +129,7 @@ static void check_mixes(struct test_random *r, size_t n_bank, size_t width)
 static void mixes_have_the_bits_of_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {3};
+    struct test_random r = fresh(3);
     check_mixes(&r, 0, 1);
     check_mixes(&r, 2, 17);
     free_arrays(NULL);
@@ -143,7 +143,7 @@ static void mixes_have_the_bits_of_the_cpu(void **state)
 static void mixes_at_the_dimensions_of_k3(void **state)
 {
     (void)state;
-    struct test_random r = {4};
+    struct test_random r = fresh(4);
     check_mixes(&r, 8, 7168);
 }
 
@@ -163,7 +163,7 @@ static void check_product(struct test_random *r, size_t rows, size_t cols, size_
 static void f32_products_have_the_bits_of_the_cpu(void **state)
 {
     (void)state;
-    struct test_random r = {5};
+    struct test_random r = fresh(5);
     check_product(&r, 1, 1, 1);
     check_product(&r, 3, 31, 2);
     check_product(&r, 9, 7168, 1);
