@@ -343,6 +343,17 @@ test_what_a_gpu_cannot_be_asked_for_is_said() {
         note "which GPU is missing is not told"
 }
 
+test_whether_there_is_a_gpu_changes_no_answer() {
+    local gpu
+    expect 0 k3run -m "$tiny" --gpu off --raw -n 8 -p "$story" && quiet_err && mv "$work/out" "$work/cpu" || return
+    for gpu in auto 0; do
+        expect 0 k3run -m "$tiny" --gpu $gpu --raw -n 8 -p "$story" && same "$work/out" "$work/cpu" || return
+        [ ! -s "$work/err" ] && continue
+        [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q 'the CPU computes everything' "$work/err" ||
+            note "--gpu $gpu: $(cat "$work/err")" || return
+    done
+}
+
 test_a_model_is_divided_between_cpu_and_gpu() {
     k3tool plan -m "$tiny" --gpu 0 | grep -q '^GPU 0, emulated' || return $SKIP
     expect 0 k3tool plan -m "$tiny" --gpu 0 --gpu-layers 2 && quiet_err && says 'embedding,0-3' && says '4-5,head' &&
