@@ -17,12 +17,6 @@ static size_t width_of(const struct k3_hparams *hp)
     return (size_t)hp->kv_rank + hp->pe_dim;
 }
 
-/* Whether the attention of a layer is here and is of that kind. */
-static bool has(const struct k3_hparams *hp, const struct k3_share *share, uint32_t layer, bool is_mla)
-{
-    return k3_share_has(share, k3_attention_group(layer)) && hp->is_mla[layer] == is_mla;
-}
-
 static size_t recurrent_floats(const struct k3_hparams *hp)
 {
     size_t dim = hp->kda_dim, wide = (size_t)hp->n_heads * dim;
@@ -32,7 +26,7 @@ static size_t recurrent_floats(const struct k3_hparams *hp)
 size_t k3_gpu_recurrent_place(const struct k3_hparams *hp, const struct k3_share *share, uint32_t layer)
 {
     size_t index = 0;
-    for (uint32_t i = 0; i < layer; i++) index += has(hp, share, i, false);
+    for (uint32_t i = 0; i < layer; i++) index += k3_share_has_attention(share, hp, i, false);
     return index * recurrent_floats(hp);
 }
 
@@ -44,7 +38,7 @@ static size_t recurrent_bytes(const struct k3_hparams *hp, const struct k3_share
 static size_t score_floats(const struct k3_hparams *hp, const struct k3_share *share)
 {
     for (uint32_t i = 0; i < hp->n_layers; i++)
-        if (has(hp, share, i, true)) return (size_t)K3_GPU_SCORES * hp->n_heads;
+        if (k3_share_has_attention(share, hp, i, true)) return (size_t)K3_GPU_SCORES * hp->n_heads;
     return 0;
 }
 
@@ -52,10 +46,11 @@ void k3_gpu_state_sizes(const struct k3_hparams *hp, const struct k3_share *shar
 {
     uint64_t row = score_floats(hp, share) * sizeof(float), group = row * k3_gpu_mla_group_floats(1);
     sizes->state = recurrent_bytes(hp, share);
-    /* Twice the groups, for the last may have fewer tokens; only a context of less than half a group takes more, some KiB. */
+    /* Twice the groups, for the last may have fewer tokens; only a context of less than half a group takes more, some
+     * KiB. */
     sizes->token = row + (2 * group + K3_GPU_GROUP_TOKENS - 1) / K3_GPU_GROUP_TOKENS;
     for (uint32_t i = 0; i < hp->n_layers; i++)
-        if (has(hp, share, i, true)) sizes->token += width_of(hp) * sizeof(uint16_t);
+        if (k3_share_has_attention(share, hp, i, true)) sizes->token += width_of(hp) * sizeof(uint16_t);
 }
 
 static uint16_t **cache_arrays(struct k3_gpu_arrays *arrays, const struct k3_gpu_device *dev, size_t n_tokens)
@@ -63,7 +58,7 @@ static uint16_t **cache_arrays(struct k3_gpu_arrays *arrays, const struct k3_gpu
     const struct k3_hparams *hp = dev->hp;
     uint16_t **caches = calloc(hp->n_layers, sizeof *caches);
     for (uint32_t i = 0; caches && i < hp->n_layers; i++)
-        if (has(hp, dev->share, i, true))
+        if (k3_share_has_attention(dev->share, hp, i, true))
             caches[i] = k3_gpu_array(arrays, "MLA cache", n_tokens * width_of(hp), sizeof **caches);
     return caches;
 }

@@ -44,6 +44,13 @@ static inline bool k3_share_has(const struct k3_share *share, uint32_t group)
     return !share || share->has[group];
 }
 
+/* Whether it has the attention of a layer, and that is of this kind. */
+static inline bool k3_share_has_attention(const struct k3_share *share, const struct k3_hparams *hp,
+                                          uint32_t layer, bool is_mla)
+{
+    return k3_share_has(share, k3_attention_group(layer)) && hp->is_mla[layer] == is_mla;
+}
+
 /* How many groups it has. */
 uint32_t k3_share_count(const struct k3_share *share, uint32_t n_layers);
 

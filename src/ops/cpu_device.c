@@ -128,8 +128,10 @@ struct k3_cpu_sizes k3_cpu_device_sizes(const struct k3_plan *plan, const struct
         .scratch = layout.bytes + k3_compute_bytes(batch, k3_longest_row(plan), n_threads),
     };
     for (uint32_t i = 0; i < hp->n_layers; i++) {
-        if (k3_cpu_has(hp, share, i, true)) sizes.token += k3_mla_row_bytes(hp->kv_rank, hp->pe_dim, !exact);
-        if (k3_cpu_has(hp, share, i, false)) sizes.state += k3_cpu_recurrent_floats(hp) * sizeof(float);
+        if (k3_share_has_attention(share, hp, i, true))
+            sizes.token += k3_mla_row_bytes(hp->kv_rank, hp->pe_dim, !exact);
+        if (k3_share_has_attention(share, hp, i, false))
+            sizes.state += k3_cpu_recurrent_floats(hp) * sizeof(float);
     }
     return sizes;
 }

@@ -64,13 +64,6 @@ struct k3_state {
 /* Floats of the recurrent part of one KDA layer. */
 size_t k3_cpu_recurrent_floats(const struct k3_hparams *hp);
 
-/* Whether the attention of a layer is here and is of that kind. */
-static inline bool k3_cpu_has(const struct k3_hparams *hp, const struct k3_share *share, uint32_t layer,
-                              bool is_mla)
-{
-    return k3_share_has(share, k3_attention_group(layer)) && hp->is_mla[layer] == is_mla;
-}
-
 /* Where a KDA layer's part of a state begins. */
 float *k3_cpu_kda_state(const struct k3_state *state, uint32_t layer);
 

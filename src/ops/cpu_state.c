@@ -24,7 +24,7 @@ float *k3_cpu_kda_state(const struct k3_state *state, uint32_t layer)
 {
     const struct k3_hparams *hp = state->device->hp;
     size_t index = 0;
-    for (uint32_t i = 0; i < layer; i++) index += k3_cpu_has(hp, state->device->share, i, false);
+    for (uint32_t i = 0; i < layer; i++) index += k3_share_has_attention(state->device->share, hp, i, false);
     return state->recurrent + index * k3_cpu_recurrent_floats(hp);
 }
 
@@ -39,12 +39,13 @@ static bool allocate(struct k3_state *state, size_t max_tokens)
     const struct k3_share *share = state->device->share;
     size_t row = k3_cpu_cache_row_bytes(state->device);
     for (uint32_t i = 0; i < hp->n_layers; i++)
-        if (k3_cpu_has(hp, share, i, false)) state->recurrent_floats += k3_cpu_recurrent_floats(hp);
+        if (k3_share_has_attention(share, hp, i, false))
+            state->recurrent_floats += k3_cpu_recurrent_floats(hp);
     state->recurrent = k3_buffer_alloc(state->recurrent_floats, sizeof(float));
     state->caches = calloc(hp->n_layers, sizeof *state->caches);
     bool ok = state->recurrent && state->caches;
     for (uint32_t i = 0; ok && i < hp->n_layers; i++)
-        if (k3_cpu_has(hp, share, i, true))
+        if (k3_share_has_attention(share, hp, i, true))
             ok = (state->caches[i] = k3_buffer_alloc(max_tokens, row)) != NULL;
     return ok;
 }
