@@ -9,6 +9,8 @@
  * two pairs in it is merged first. */
 #include "synth.h"
 
+#include "text/text_internal.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,14 +45,10 @@ static bool set(struct k3_synth_vocab *v, struct k3_gguf_string *to, const char 
 
 static bool add_bytes(struct k3_synth_vocab *v)
 {
-    static const unsigned ranges[][2] = {{0x21, 0x7e}, {0xa1, 0xac}, {0xae, 0xff}, {0x100, 0x143}};
+    char text[256][3];
     bool ok = true;
-    for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++)
-        for (unsigned code = ranges[r][0]; ok && code <= ranges[r][1]; code++) {
-            char utf8[3] = {(char)code};
-            if (code >= 0x80) utf8[0] = (char)(0xc0 | code >> 6), utf8[1] = (char)(0x80 | (code & 0x3f));
-            ok = set(v, &v->tokens[v->n_text++], "%s", utf8);
-        }
+    k3_byte_alphabet(text);
+    for (size_t i = 0; ok && i < 256; i++) ok = set(v, &v->tokens[v->n_text++], "%s", text[i]);
     return ok;
 }
 

@@ -104,19 +104,15 @@ static const char *const controls[] = {"[BOS]", "[EOS]", K3_END_OF_MSG, K3_OPEN,
 /* Bytes in the alphabet of GGUF (tokenizer.md section 2), and these. */
 static k3_status make_tokenizer(struct k3_tokenizer **tokenizer, struct k3_error *err)
 {
-    static const unsigned ranges[][2] = {{0x21, 0x7e}, {0xa1, 0xac}, {0xae, 0xff}, {0x100, 0x143}};
-    char text[256][3] = {{0}};
+    char text[256][3];
     struct k3_gguf_string tokens[256 + N_CONTROLS];
     int32_t types[256 + N_CONTROLS];
     size_t n = 0;
-    for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++)
-        for (unsigned code = ranges[r][0]; code <= ranges[r][1]; code++, n++) {
-            text[n][0] = (char)code;
-            if (code >= 0x80)
-                text[n][0] = (char)(0xc0 | code >> 6), text[n][1] = (char)(0x80 | (code & 0x3f));
-            tokens[n] = (struct k3_gguf_string){text[n], strlen(text[n])};
-            types[n] = 1;
-        }
+    k3_byte_alphabet(text);
+    for (; n < 256; n++) {
+        tokens[n] = (struct k3_gguf_string){text[n], strlen(text[n])};
+        types[n] = 1;
+    }
     for (size_t i = 0; i < N_CONTROLS; i++, n++) {
         tokens[n] = (struct k3_gguf_string){controls[i], strlen(controls[i])};
         types[n] = 3;
@@ -139,9 +135,9 @@ static void parse_bytes(struct parsing *p, const char *bytes, size_t n)
 
 static int hex_digit(char c)
 {
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, c | 0x20) : NULL;
-    return at && (c >= '0') ? (int)(at - digits) : -1;
+    if (c >= '0' && c <= '9') return c - '0';
+    c |= 0x20; /* a small letter */
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static k3_status parse_hex(struct parsing *p, const char *text, size_t n, struct k3_error *err)

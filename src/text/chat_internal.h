@@ -13,11 +13,6 @@
 /* Whether the vocabulary has the four markers of the protocol; an error that names what is missing if not. */
 k3_status k3_markup_check(const struct k3_tokenizer *tokenizer, struct k3_error *err);
 
-#define K3_OPEN       "<|open|>"
-#define K3_CLOSE      "<|close|>"
-#define K3_SEP        "<|sep|>"
-#define K3_END_OF_MSG "<|end_of_msg|>"
-
 /* Writes a prompt as segments. After the first failure the other calls do nothing, so only `status` of the end need be
  * looked at. */
 struct k3_markup {

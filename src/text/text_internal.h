@@ -52,6 +52,16 @@ struct k3_tokenizer {
     pcre2_code *split; /* the pattern of split.c */
 };
 
+/* The names of the chat markers. */
+#define K3_OPEN       "<|open|>"
+#define K3_CLOSE      "<|close|>"
+#define K3_SEP        "<|sep|>"
+#define K3_END_OF_MSG "<|end_of_msg|>"
+
+/* The alphabet in which GGUF writes bytes: a character for each, as UTF-8 that ends with a zero, in the order of the
+ * release's ids. */
+void k3_byte_alphabet(char text[256][3]);
+
 /* What a vocabulary is made of. */
 struct k3_vocab_source {
     const char *name;                    /* of the file, for messages */

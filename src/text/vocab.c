@@ -32,6 +32,18 @@ static void invert_alphabet(int16_t byte_of[ALPHABET_END])
         byte_of[stands_for_itself(byte) ? byte : other++] = (int16_t)byte;
 }
 
+void k3_byte_alphabet(char text[256][3])
+{
+    size_t n = 0;
+    memset(text, 0, 256 * sizeof *text);
+    for (unsigned code = 0; code < ALPHABET_END; code++) {
+        if (code < 0x100 && !stands_for_itself(code)) continue;
+        text[n][0] = (char)code;
+        if (code >= 0x80) text[n][0] = (char)(0xc0 | code >> 6), text[n][1] = (char)(0x80 | (code & 0x3f));
+        n++;
+    }
+}
+
 /* ---- bytes -> id ---- */
 
 /* Up to eight bytes as a number: different ones of the same length give different numbers. Loads of fixed
@@ -234,10 +246,10 @@ static k3_status find_meanings(struct k3_tokenizer *t, const struct k3_vocab_sou
                        source->eos, t->n_tokens);
     if (source->eos >= 0) t->tokens[source->eos].stop = true;
 
-    t->open = k3_token_find(t, "<|open|>");
-    t->close = k3_token_find(t, "<|close|>");
-    t->sep = k3_token_find(t, "<|sep|>");
-    t->end_of_msg = k3_token_find(t, "<|end_of_msg|>");
+    t->open = k3_token_find(t, K3_OPEN);
+    t->close = k3_token_find(t, K3_CLOSE);
+    t->sep = k3_token_find(t, K3_SEP);
+    t->end_of_msg = k3_token_find(t, K3_END_OF_MSG);
     return K3_OK;
 }
 

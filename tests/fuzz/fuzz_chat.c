@@ -14,10 +14,7 @@ static struct k3_tokenizer *small;
 
 static void make_vocabulary(void)
 {
-    struct small_vocab v;
-    if (small) return;
-    small_vocab_fill(&v);
-    if (k3_tokenizer_create(&v.source, &small, NULL)) abort();
+    if (!small && !(small = small_tokenizer())) abort();
 }
 
 /* ---- conversations ---- */

@@ -60,24 +60,15 @@ struct small_vocab {
     struct k3_vocab_source source;
 };
 
-static inline void small_vocab_byte(struct small_vocab *v, size_t id, unsigned code)
-{
-    char *s = v->bytes[id];
-    if (code < 0x80)
-        s[0] = (char)code;
-    else
-        s[0] = (char)(0xc0 | code >> 6), s[1] = (char)(0x80 | (code & 0x3f));
-    v->tokens[id] = (struct k3_gguf_string){s, strlen(s)};
-    v->types[id] = 1;
-}
-
 static inline void small_vocab_fill(struct small_vocab *v)
 {
-    static const unsigned ranges[][2] = {{0x21, 0x7e}, {0xa1, 0xac}, {0xae, 0xff}, {0x100, 0x143}};
-    memset(v, 0, sizeof *v);
     size_t n = 0;
-    for (size_t r = 0; r < 4; r++)
-        for (unsigned code = ranges[r][0]; code <= ranges[r][1]; code++) small_vocab_byte(v, n++, code);
+    memset(v, 0, sizeof *v);
+    k3_byte_alphabet(v->bytes);
+    for (; n < 256; n++) {
+        v->tokens[n] = (struct k3_gguf_string){v->bytes[n], strlen(v->bytes[n])};
+        v->types[n] = 1;
+    }
     for (size_t i = 0; i < SMALL_VOCAB_N_MERGES; i++, n++) {
         v->tokens[n] = (struct k3_gguf_string){SMALL_VOCAB_MERGES[i], strlen(SMALL_VOCAB_MERGES[i])};
         v->types[n] = 1;
@@ -90,6 +81,16 @@ static inline void small_vocab_fill(struct small_vocab *v)
     v->types[n++] = 5;
     v->source =
         (struct k3_vocab_source){.name = "small", .tokens = v->tokens, .types = v->types, .n = n, .eos = -1};
+}
+
+/* A tokenizer of it; NULL when memory is out. */
+static inline struct k3_tokenizer *small_tokenizer(void)
+{
+    struct small_vocab v;
+    struct k3_tokenizer *tokenizer = NULL;
+    small_vocab_fill(&v);
+    k3_tokenizer_create(&v.source, &tokenizer, NULL);
+    return tokenizer;
 }
 
 #endif

@@ -235,9 +235,7 @@ static void depth_has_an_end(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    struct small_vocab v;
-    small_vocab_fill(&v);
-    return k3_tokenizer_create(&v.source, &small, NULL);
+    return !(small = small_tokenizer());
 }
 
 static int tear_down(void **state)

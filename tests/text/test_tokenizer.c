@@ -15,9 +15,7 @@ static struct k3_tokenizer *small;
 static int set_up(void **state)
 {
     (void)state;
-    struct small_vocab v;
-    small_vocab_fill(&v);
-    return k3_tokenizer_create(&v.source, &small, NULL);
+    return !(small = small_tokenizer());
 }
 
 static int tear_down(void **state)
@@ -25,6 +23,23 @@ static int tear_down(void **state)
     (void)state;
     k3_tokenizer_close(small);
     return 0;
+}
+
+/* As code points, in the order of tokenizer.md section 2: what is printable in Latin-1, then U+0100 and on. */
+static void the_byte_alphabet_is_the_release_s(void **state)
+{
+    (void)state;
+    static const unsigned ranges[][2] = {{0x21, 0x7e}, {0xa1, 0xac}, {0xae, 0xff}, {0x100, 0x143}};
+    char text[256][3];
+    size_t n = 0;
+    k3_byte_alphabet(text);
+    for (size_t r = 0; r < 4; r++)
+        for (unsigned code = ranges[r][0]; code <= ranges[r][1]; code++, n++) {
+            char want[3] = {(char)code};
+            if (code >= 0x80) want[0] = (char)(0xc0 | code >> 6), want[1] = (char)(0x80 | (code & 0x3f));
+            assert_memory_equal(text[n], want, 3);
+        }
+    assert_int_equal(n, 256);
 }
 
 static struct k3_tokens tokens_of(const char *text, size_t n, bool special)
@@ -501,6 +516,7 @@ static void every_id_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_byte_alphabet_is_the_release_s),
         cmocka_unit_test(a_broken_vocabulary_is_refused_with_the_token_and_the_reason),
         cmocka_unit_test(counts_and_eos_out_of_range_are_refused),
         cmocka_unit_test(generation_stops_at_the_named_tokens_and_at_eos),
